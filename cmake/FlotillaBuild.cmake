@@ -1,0 +1,116 @@
+# Compiler settings and the flotilla_library() helper.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(FLOTILLA_CCACHE ccache)
+if(FLOTILLA_CCACHE)
+  # Precompiled headers and time macros would otherwise defeat the cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${FLOTILLA_CCACHE})
+endif()
+find_program(FLOTILLA_MOLD mold)
+
+# One pool for the translation units that instantiate Beast: two at once would starve a small machine.
+set_property(GLOBAL APPEND PROPERTY JOB_POOLS heavy=1)
+
+add_library(flotilla_options INTERFACE)
+target_include_directories(flotilla_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(flotilla_options INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off)
+if(FLOTILLA_WERROR)
+  target_compile_options(flotilla_options INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Reusing a precompiled header across sanitizer and debug settings is checked by CMake already.
+  target_compile_options(flotilla_options INTERFACE -Winvalid-pch -fpch-preprocess)
+endif()
+if(FLOTILLA_SANITIZE)
+  target_compile_options(flotilla_options INTERFACE
+    -fsanitize=${FLOTILLA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(flotilla_options INTERFACE -fsanitize=${FLOTILLA_SANITIZE})
+  if(FLOTILLA_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC warns about std::atomic_thread_fence inside Asio; the tests do not depend on it.
+    target_compile_options(flotilla_options INTERFACE -Wno-tsan)
+  endif()
+endif()
+if(FLOTILLA_MOLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_link_options(flotilla_options INTERFACE -fuse-ld=mold)
+endif()
+if(FLOTILLA_FUZZERS)
+  target_compile_options(flotilla_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(flotilla_options INTERFACE Threads::Threads)
+
+if(FLOTILLA_TESTS)
+  enable_testing()
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
+# flotilla_library(NAME [HEAVY] SRCS ... [HEAVY_SRCS ...] [DEPS ...] [LIBS ...] [PRIVATE_LIBS ...]
+#                  [TESTS ...] [TEST_DEPS ...] [TEST_LIBS ...])
+# Makes the static library flotilla::NAME and, when TESTS are given, the executable NAME_test.
+#   DEPS / TEST_DEPS   names of other flotilla libraries
+#   LIBS               targets of third parties, visible to users; PRIVATE_LIBS only to the sources
+# Test sources find data through the macro FLOTILLA_SOURCE_DIR (a string literal).
+function(flotilla_library name)
+  cmake_parse_arguments(ARG "HEAVY" "" "SRCS;DEPS;LIBS;PRIVATE_LIBS;TESTS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  set(target flotilla_${name})
+  add_library(${target} STATIC ${ARG_SRCS})
+  add_library(flotilla::${name} ALIAS ${target})
+  set(deps "")
+  foreach(dep IN LISTS ARG_DEPS)
+    list(APPEND deps flotilla::${dep})
+  endforeach()
+  target_link_libraries(${target} PUBLIC flotilla_options ${deps} ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
+  if(ARG_HEAVY)
+    set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE heavy)
+  endif()
+  if(FLOTILLA_TESTS AND ARG_TESTS)
+    set(test_deps "")
+    foreach(dep IN LISTS ARG_TEST_DEPS)
+      list(APPEND test_deps flotilla::${dep})
+    endforeach()
+    add_executable(${name}_test ${ARG_TESTS})
+    target_link_libraries(${name}_test PRIVATE ${target} ${test_deps} ${ARG_TEST_LIBS} GTest::gmock GTest::gtest GTest::gtest_main)
+    target_compile_definitions(${name}_test PRIVATE FLOTILLA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    # One ctest entry per module: starting a process for each case would cost more than the cases.
+    add_test(NAME ${name}_test COMMAND ${name}_test)
+    set_tests_properties(${name}_test PROPERTIES LABELS unit TIMEOUT 300)
+  endif()
+endfunction()
+
+# flotilla_program(NAME SRCS ... [DEPS ...] [LIBS ...])
+function(flotilla_program name)
+  cmake_parse_arguments(ARG "" "OUTPUT" "SRCS;DEPS;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  set(deps "")
+  foreach(dep IN LISTS ARG_DEPS)
+    list(APPEND deps flotilla::${dep})
+  endforeach()
+  target_link_libraries(${name} PRIVATE flotilla_options ${deps} ${ARG_LIBS})
+  target_compile_definitions(${name} PRIVATE FLOTILLA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  if(ARG_OUTPUT)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${ARG_OUTPUT})
+  endif()
+endfunction()
+
+# flotilla_fuzzer(NAME SRC [DEPS ...]): a libFuzzer target NAME_fuzz, built only with FLOTILLA_FUZZERS.
+function(flotilla_fuzzer name source)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  if(NOT FLOTILLA_FUZZERS)
+    return()
+  endif()
+  set(deps "")
+  foreach(dep IN LISTS ARG_DEPS)
+    list(APPEND deps flotilla::${dep})
+  endforeach()
+  add_executable(${name}_fuzz ${source})
+  target_link_libraries(${name}_fuzz PRIVATE flotilla_options ${deps})
+  target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name}_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()

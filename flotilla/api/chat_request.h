@@ -1,0 +1,60 @@
+// The body of POST /v1/chat/completions, checked. Unknown fields are ignored, known ones with bad values refused by name,
+// null equals absent. The same type travels inside the fleet as canonical JSON.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flotilla/base/ids.h"
+#include "flotilla/base/result.h"
+
+namespace flotilla::api {
+
+struct ChatRequest {
+  std::string model;
+  boost::json::value messages;   // normalised: developer -> system, legacy function calls -> tools, arguments as objects,
+                                 // absent or null content as null, content parts kept
+  boost::json::value tools;      // array or null; null too when tool_choice is "none"
+  std::string tool_choice = "auto";   // "none", "auto", "required", or "function"
+  std::string tool_choice_function;   // with "function"
+  bool parallel_tool_calls = true;
+  boost::json::object template_variables;  // chat_template_kwargs, enable_thinking, from reasoning_effort
+
+  bool stream = false;
+  bool include_usage = false;
+  int n = 1;
+  std::optional<std::int64_t> max_tokens;  // max_completion_tokens wins over max_tokens
+  std::int64_t min_tokens = 0;
+  bool ignore_eos = false;
+
+  // Absent: the model's own default (generation_config), else OpenAI's.
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<int> top_k;  // 0 and -1: off
+  double presence_penalty = 0, frequency_penalty = 0, repetition_penalty = 1;
+  std::vector<std::pair<TokenId, double>> logit_bias;
+  std::optional<std::uint64_t> seed;
+
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_token_ids;
+  bool include_stop_string = false;
+  bool logprobs = false;
+  int top_logprobs = 0;
+  bool return_token_ids = false;
+  boost::json::value response_format;  // null or the object; what cannot be honoured yet is refused here
+
+  // Fixed at admission (see design: sampling_seed, render_time); present in the fleet's form.
+  std::uint64_t sampling_seed = 0;
+  std::int64_t render_time = 0;
+};
+
+// Errors carry `param`, e.g. "messages[0].role".
+Result<ChatRequest> parse_chat_request(const boost::json::value& body);
+
+// Canonical form for the link; from_job_json(to_job_json(r)) == r.
+boost::json::value to_job_json(const ChatRequest& request);
+Result<ChatRequest> from_job_json(const boost::json::value& job);
+
+}  // namespace flotilla::api

@@ -1,0 +1,179 @@
+// One interface for every device: memory, then one virtual per operation with an argument struct. Kernels trust their
+// arguments: `ops/` has checked shapes and types. All operations obey the bit-contract: the bits of one output element
+// depend on the operation, the weight and the inputs of that element alone, never on the number of rows, the tile, or
+// the thread count. Float32 activations on the CPU. One caller at a time per backend (the engine thread).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "flotilla/base/ids.h"
+#include "flotilla/base/result.h"
+#include "flotilla/tensor/kv_layout.h"
+#include "flotilla/tensor/tensor.h"
+
+namespace flotilla::backend {
+
+using tensor::KvGeometry;
+using tensor::KvView;
+using tensor::Shape;
+using tensor::Tensor;
+
+// How the elements of a stored matrix are coded (MLX formats).
+enum class WeightFormat { kF32, kF16, kBF16, kAffine, kMxfp4, kMxfp8, kNvfp4 };
+
+// A matrix [n, k] as the checkpoint stores it: row n is one output. Views; the buffers stay alive with the tensors.
+struct StoredMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  int bits = 0;        // affine only: 2, 3, 4, 5, 6, 8
+  int group_size = 0;  // quantised formats
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  Tensor weight;  // [n, k] or uint32 [n, k * bits / 32]
+  Tensor scales;  // quantised formats: [n, k / group_size]
+  Tensor biases;  // affine: same shape and type as scales
+};
+
+// A matrix ready for linear() and embedding(): made once at load by Backend::prepare, const afterwards.
+class Matrix {
+ public:
+  virtual ~Matrix() = default;
+  std::int64_t n() const { return n_; }
+  std::int64_t k() const { return k_; }
+  virtual std::size_t resident_bytes() const = 0;
+
+ protected:
+  Matrix(std::int64_t n, std::int64_t k) : n_(n), k_(k) {}
+  std::int64_t n_, k_;
+};
+
+// out[t, :] = scale * table[ids[t], :]; float32
+struct EmbeddingArgs {
+  const Matrix* table;
+  std::span<const TokenId> ids;
+  float scale = 1.0f;
+  Tensor out;  // [num_tokens, k]
+};
+
+// out = x * W^T; x [m, k], out [m, n], float32
+struct LinearArgs {
+  const Matrix* weight;
+  Tensor x;
+  Tensor out;
+};
+
+// Several matrices applied to the same x: q, k, v or gate, up.
+struct LinearGroupArgs {
+  std::span<const Matrix* const> weights;
+  Tensor x;
+  std::span<const Tensor> outs;
+};
+
+// out = x * (mean(x^2) + eps)^(-1/2) * weight; `weight` may be empty. x [rows, dim]; out may be x.
+struct RmsNormArgs {
+  Tensor x;
+  Tensor weight;  // [dim] float32, or empty
+  float eps;
+  Tensor out;
+};
+
+// residual = (residual + rms_norm(x) * weight) * scale, the sandwich norm with the layer scalar.
+struct NormAddArgs {
+  Tensor x;         // [rows, dim]
+  Tensor weight;    // [dim]
+  float eps;
+  float scale = 1.0f;
+  Tensor residual;  // [rows, dim], in and out
+};
+
+// Rotates pairs (i, i + D/2) of every head: angle = position * inverse_frequency[i], D/2 frequencies (0: not rotated).
+// Angles and their cosines come from one routine of float32 definition. x [num_tokens, heads, D], in place.
+struct RopeArgs {
+  Tensor x;
+  std::span<const std::int32_t> positions;       // [num_tokens]
+  std::span<const float> inverse_frequencies;    // [D / 2]
+};
+
+// out = gelu_tanh(gate) * up
+struct GeluMulArgs {
+  Tensor gate;  // [rows, dim]
+  Tensor up;
+  Tensor out;   // may be gate
+};
+
+// x = cap * tanh(x / cap), in place
+struct SoftcapArgs {
+  Tensor x;
+  float cap;
+};
+
+// One sequence's share of a step: tokens [first_row, first_row + num_tokens) at positions first_position, ...
+struct KvRow {
+  int first_row = 0;
+  int num_tokens = 0;
+  int first_position = 0;
+  KvView kv;
+};
+
+// Stores keys and values of the step's tokens into the pages. k, v [num_tokens, nk, D]
+struct KvAppendArgs {
+  Tensor k;
+  Tensor v;
+  KvGeometry geometry;
+  std::span<const KvRow> rows;
+};
+
+// Softmax attention over the pages (the step's own keys are read back from them). Key j is visible to query i when
+// j <= i and j > i - window (window 0: unlimited). Scores are q.k * scale. Query head h reads KV head h / (nq / nk).
+struct AttentionArgs {
+  Tensor q;    // [num_tokens, nq, D]
+  KvGeometry geometry;
+  std::span<const KvRow> rows;
+  int window = 0;
+  float scale = 1.0f;
+  Tensor out;  // [num_tokens, nq, D]
+};
+
+struct Capabilities {
+  std::string device;           // for people: "CPU AVX2, 2 threads"
+  bool keeps_bit_contract = true;
+  int num_threads = 1;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Capabilities capabilities() const = 0;
+
+  virtual Tensor allocate(const Shape& shape, tensor::DType dtype) = 0;
+  // kUnsupported names the format when this device cannot serve it.
+  virtual Result<std::unique_ptr<Matrix>> prepare(const StoredMatrix& stored) = 0;
+
+  virtual void embedding(const EmbeddingArgs& args) = 0;
+  virtual void linear(const LinearArgs& args) = 0;
+  virtual void linear_group(const LinearGroupArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void norm_add(const NormAddArgs& args) = 0;
+  virtual void rope(const RopeArgs& args) = 0;
+  virtual void gelu_mul(const GeluMulArgs& args) = 0;
+  virtual void softcap(const SoftcapArgs& args) = 0;
+  virtual void kv_append(const KvAppendArgs& args) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+};
+
+enum class CpuTarget { kBest, kScalar, kAvx2, kAvx512 };
+
+struct CpuOptions {
+  int num_threads = 0;  // 0: one per core that this process may use
+  CpuTarget target = CpuTarget::kBest;
+  bool pack_weights = true;  // re-order 4-bit weights at load; the bits are the same either way
+};
+// kUnavailable when the processor lacks the target.
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+// kUnavailable in builds without CUDA.
+Result<std::unique_ptr<Backend>> make_cuda_backend(int device);
+
+}  // namespace flotilla::backend

@@ -1,0 +1,126 @@
+// From a chat job to streamed text. Implemented by ModelEngine (tokenizer, template, parser and the batching Engine) and by
+// ScriptedEngine (no model). Everything above the engine uses only this interface.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flotilla/base/error.h"
+#include "flotilla/base/ids.h"
+#include "flotilla/base/result.h"
+#include "flotilla/chat/output_parser.h"
+#include "flotilla/sampling/sampling_params.h"
+
+namespace flotilla::engine {
+
+// One choice of one chat request, everything fixed: two engines of the same weights and numerics give the same tokens.
+struct ChatJob {
+  boost::json::value messages;           // array in OpenAI's form; arguments of tool calls are objects
+  boost::json::value tools;              // array or null
+  boost::json::object template_variables;  // enable_thinking and chat_template_kwargs
+  std::string raw_prompt;                // used instead of messages when not empty; trusted (the local terminal only)
+  bool add_generation_prompt = true;
+  std::int64_t render_time = 0;          // unix seconds
+  sampling::SamplingParams sampling;
+  std::int64_t max_tokens = 0;           // 0: up to the context's end
+  std::int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;         // matched in content
+  std::vector<TokenId> stop_token_ids;
+  bool include_stop_string = false;
+  int top_logprobs = -1;                 // -1: no logprobs; 0: chosen token only; up to 20
+  bool wants_token_ids = false;
+  std::string tenant;                    // isolates caches
+  // Resume: tokens that an earlier attempt generated. Fed through sampler counts, detokenizer, parser and stop matcher
+  // as generated tokens; their events are emitted again from index 0, the caller suppresses what it has.
+  std::vector<TokenId> resume_ids;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+std::string_view to_string(FinishReason reason);
+
+struct TokenLogprob {
+  TokenId id = 0;
+  double logprob = 0;  // natural log, of the distribution before temperature and truncation; floored at -9999
+  std::string bytes;   // of the token
+  std::vector<TokenLogprob> top = {};  // most likely first, empty inside
+};
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;  // including reasoning, calls and the stop token
+  std::int64_t cached_tokens = 0;
+  std::int64_t reasoning_tokens = 0;
+};
+
+struct Finish {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<Error> error;  // with kError
+  std::string matched_stop;    // the stop string that ended it, if one did
+  Usage usage;
+};
+
+// Events of one request arrive in order on the engine's thread, ending with exactly one that has `finish`.
+struct TokenEvent {
+  RequestId request;
+  std::uint32_t first_index = 0;      // generation index of ids[0]
+  std::vector<TokenId> ids;           // may be empty when only text was released
+  std::vector<chat::OutputDelta> deltas;
+  std::vector<TokenLogprob> logprobs; // one per id when asked for
+  std::optional<Finish> finish;
+};
+
+// Called on the engine's thread; must not block or call back into the engine. Returning false pauses the sequence (the
+// reader is full) until resume_output(); events already produced are never lost.
+using EventSink = std::function<bool(TokenEvent)>;
+
+// A rendered and tokenised job, ready to start. Immutable.
+struct PreparedJob {
+  ChatJob job;
+  std::vector<TokenId> prompt_ids;
+  std::string prompt_text;    // for the parser's start state and `--raw` tools; never logged
+  std::string prompt_digest;  // hex SHA-256 of the ids as little-endian int32
+};
+
+struct EngineStats {
+  std::uint32_t num_running = 0;
+  std::uint32_t num_waiting = 0;
+  std::uint64_t kv_bytes_used = 0;
+  std::uint64_t kv_bytes_total = 0;
+  std::uint64_t prompt_tokens_total = 0;
+  std::uint64_t completion_tokens_total = 0;
+};
+
+struct EngineInfo {
+  std::string model;         // the name clients use
+  std::string family;        // "gemma4", "scripted"
+  std::string model_digest;  // hex; of the script for a scripted engine
+  std::string numerics_id;
+  std::int64_t context_length = 0;
+  std::int64_t max_concurrent = 0;
+};
+
+// Thread-safe.
+class TextEngine {
+ public:
+  virtual ~TextEngine() = default;
+  virtual const EngineInfo& info() const = 0;
+  // Renders and tokenises on the caller's thread. kContextLength carries both numbers; kInvalidArgument a template's
+  // own sentence.
+  virtual Result<std::shared_ptr<const PreparedJob>> prepare(ChatJob job) const = 0;
+  // Queues the job; kResourceExhausted when the queue is full, kUnavailable when the engine is stopping or unhealthy.
+  virtual Result<RequestId> submit(std::shared_ptr<const PreparedJob> job, EventSink sink) = 0;
+  // Idempotent; the finish event (kCancelled) still arrives unless the request had finished.
+  virtual void cancel(RequestId request) = 0;
+  virtual void resume_output(RequestId request) = 0;
+  virtual EngineStats stats() const = 0;
+  virtual bool healthy() const = 0;
+};
+
+}  // namespace flotilla::engine

@@ -1,0 +1,219 @@
+#include "flotilla/json/json.h"
+
+#include <boost/json.hpp>
+#include <boost/json/basic_parser_impl.hpp>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "flotilla/base/text.h"
+
+namespace flotilla::json {
+namespace bj = boost::json;
+namespace {
+
+// Boost.JSON keeps the last of two equal keys silently; a request that says two things is refused instead. A handler
+// for basic_parser would see keys as they come, at the price of building values by hand, so equal keys are found by
+// counting: the parser's handler below only tracks object sizes.
+class CountingHandler {
+ public:
+  static constexpr std::size_t max_object_size = std::size_t(-1);
+  static constexpr std::size_t max_array_size = std::size_t(-1);
+  static constexpr std::size_t max_key_size = std::size_t(-1);
+  static constexpr std::size_t max_string_size = std::size_t(-1);
+  using ec = boost::system::error_code;
+  std::size_t num_keys = 0;
+  bool on_document_begin(ec&) { return true; }
+  bool on_document_end(ec&) { return true; }
+  bool on_object_begin(ec&) { return true; }
+  bool on_object_end(std::size_t n, ec&) {
+    num_keys += n;
+    return true;
+  }
+  bool on_array_begin(ec&) { return true; }
+  bool on_array_end(std::size_t, ec&) { return true; }
+  bool on_key_part(bj::string_view, std::size_t, ec&) { return true; }
+  bool on_key(bj::string_view, std::size_t, ec&) { return true; }
+  bool on_string_part(bj::string_view, std::size_t, ec&) { return true; }
+  bool on_string(bj::string_view, std::size_t, ec&) { return true; }
+  bool on_number_part(bj::string_view, ec&) { return true; }
+  bool on_int64(std::int64_t, bj::string_view, ec&) { return true; }
+  bool on_uint64(std::uint64_t, bj::string_view, ec&) { return true; }
+  bool on_double(double, bj::string_view, ec&) { return true; }
+  bool on_bool(bool, ec&) { return true; }
+  bool on_null(ec&) { return true; }
+  bool on_comment_part(bj::string_view, ec&) { return true; }
+  bool on_comment(bj::string_view, ec&) { return true; }
+};
+
+std::size_t count_keys(const bj::value& value) {
+  std::size_t n = 0;
+  if (value.is_object()) {
+    n = value.get_object().size();
+    for (const auto& member : value.get_object()) n += count_keys(member.value());
+  } else if (value.is_array()) {
+    for (const auto& item : value.get_array()) n += count_keys(item);
+  }
+  return n;
+}
+
+bool has_infinite_number(const bj::value& value) {
+  if (value.is_double()) return !std::isfinite(value.get_double());
+  if (value.is_object()) {
+    for (const auto& member : value.get_object()) {
+      if (has_infinite_number(member.value())) return true;
+    }
+  } else if (value.is_array()) {
+    for (const auto& item : value.get_array()) {
+      if (has_infinite_number(item)) return true;
+    }
+  }
+  return false;
+}
+
+Error invalid(std::string message, std::string param = {}) {
+  return Error{ErrorCode::kInvalidArgument, std::move(message), std::move(param)};
+}
+
+Error wrong_type(std::string_view where, std::string_view key, std::string_view expected) {
+  std::string path = join_path(where, key);
+  std::string message = "'" + path + "' must be " + std::string(expected);
+  return invalid(std::move(message), std::move(path));
+}
+
+std::string range_text(double min, double max) {
+  char buffer[80];
+  std::snprintf(buffer, sizeof buffer, "between %g and %g", min, max);
+  return buffer;
+}
+
+template <class T>
+Result<T> required(Result<std::optional<T>> found, std::string_view key, std::string_view where) {
+  if (!found.ok()) return std::move(found).error();
+  if (!found->has_value()) {
+    std::string path = join_path(where, key);
+    std::string message = "'" + path + "' is missing";
+    return invalid(std::move(message), std::move(path));
+  }
+  return std::move(**found);
+}
+
+}  // namespace
+
+Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return Error{ErrorCode::kTooLarge, "JSON of " + std::to_string(text.size()) + " bytes exceeds the limit of " +
+                                           std::to_string(limits.max_bytes)};
+  }
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  bj::parse_options options;
+  options.max_depth = limits.max_depth;
+  try {
+    boost::system::error_code ec;
+    bj::stream_parser parser({}, options);
+    const std::size_t read = parser.write(text.data(), text.size(), ec);
+    if (!ec) parser.finish(ec);
+    if (ec == bj::error::too_deep) {
+      return invalid("JSON is nested deeper than " + std::to_string(limits.max_depth) + " levels");
+    }
+    if (ec) return invalid("invalid JSON at byte " + std::to_string(read) + ": " + ec.message());
+    bj::value value = parser.release();
+    bj::basic_parser<CountingHandler> counter(options);
+    counter.write_some(false, text.data(), text.size(), ec);
+    if (!ec && counter.handler().num_keys != count_keys(value)) {
+      return invalid("JSON object has the same key twice");
+    }
+    if (has_infinite_number(value)) return invalid("JSON number is out of range");
+    return value;
+  } catch (const std::exception& e) {
+    return Error{ErrorCode::kInternal, std::string("JSON parser: ") + e.what()};
+  }
+}
+
+Result<bj::value> parse_file(const std::string& path, const ParseLimits& limits) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) return Error{ErrorCode::kNotFound, "cannot open " + path};
+  std::string text;
+  char buffer[1 << 16];
+  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
+    text.append(buffer, n);
+    if (text.size() > limits.max_bytes) {
+      return Error{ErrorCode::kTooLarge, path + " exceeds the limit of " + std::to_string(limits.max_bytes) + " bytes"};
+    }
+  }
+  if (std::ferror(file.get())) return Error{ErrorCode::kDataLoss, "cannot read " + path};
+  auto value = parse(text, limits);
+  if (!value.ok()) return Error{value.error().code, path + ": " + value.error().message};
+  return value;
+}
+
+const bj::value* find(const bj::value& object, std::string_view key) {
+  const bj::object* members = object.if_object();
+  if (members == nullptr) return nullptr;
+  const bj::value* value = members->if_contains(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+Result<std::optional<bool>> get_bool(const bj::value& object, std::string_view key, std::string_view where) {
+  const bj::value* value = find(object, key);
+  if (value == nullptr) return std::optional<bool>();
+  if (!value->is_bool()) return wrong_type(where, key, "true or false");
+  return std::optional<bool>(value->get_bool());
+}
+
+Result<std::optional<std::int64_t>> get_int(const bj::value& object, std::string_view key, std::int64_t min,
+                                            std::int64_t max, std::string_view where) {
+  const bj::value* value = find(object, key);
+  if (value == nullptr) return std::optional<std::int64_t>();
+  const std::string expected = "an integer between " + std::to_string(min) + " and " + std::to_string(max);
+  std::int64_t n = 0;
+  if (value->is_int64()) {
+    n = value->get_int64();
+  } else if (value->is_double() && std::trunc(value->get_double()) == value->get_double() &&
+             std::fabs(value->get_double()) <= 9007199254740992.0) {
+    n = static_cast<std::int64_t>(value->get_double());
+  } else {
+    return wrong_type(where, key, expected);
+  }
+  if (n < min || n > max) return wrong_type(where, key, expected + ", not " + std::to_string(n));
+  return std::optional<std::int64_t>(n);
+}
+
+Result<std::optional<double>> get_double(const bj::value& object, std::string_view key, double min, double max,
+                                         std::string_view where) {
+  const bj::value* value = find(object, key);
+  if (value == nullptr) return std::optional<double>();
+  if (!value->is_number()) return wrong_type(where, key, "a number");
+  const double x = value->to_number<double>();
+  if (!(x >= min && x <= max)) return wrong_type(where, key, range_text(min, max));
+  return std::optional<double>(x);
+}
+
+Result<std::optional<std::string>> get_string(const bj::value& object, std::string_view key, std::string_view where) {
+  const bj::value* value = find(object, key);
+  if (value == nullptr) return std::optional<std::string>();
+  if (!value->is_string()) return wrong_type(where, key, "a string");
+  return std::optional<std::string>(std::string(value->get_string().data(), value->get_string().size()));
+}
+
+Result<std::int64_t> require_int(const bj::value& object, std::string_view key, std::int64_t min, std::int64_t max,
+                                 std::string_view where) {
+  return required(get_int(object, key, min, max, where), key, where);
+}
+Result<double> require_double(const bj::value& object, std::string_view key, double min, double max,
+                              std::string_view where) {
+  return required(get_double(object, key, min, max, where), key, where);
+}
+Result<std::string> require_string(const bj::value& object, std::string_view key, std::string_view where) {
+  return required(get_string(object, key, where), key, where);
+}
+Result<bool> require_bool(const bj::value& object, std::string_view key, std::string_view where) {
+  return required(get_bool(object, key, where), key, where);
+}
+
+std::string join_path(std::string_view where, std::string_view key) {
+  if (where.empty()) return std::string(key);
+  return std::string(where) + "." + std::string(key);
+}
+
+}  // namespace flotilla::json

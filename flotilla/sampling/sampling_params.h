@@ -1,0 +1,25 @@
+// How the next token is chosen. Ranges are checked by api/ before a request gets here.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "flotilla/base/ids.h"
+
+namespace flotilla::sampling {
+
+struct SamplingParams {
+  double temperature = 1.0;  // below 1e-6: greedy
+  double top_p = 1.0;
+  int top_k = 0;             // 0: off
+  double min_p = 0.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  double repetition_penalty = 1.0;
+  std::vector<std::pair<TokenId, double>> logit_bias;
+  std::uint64_t seed = 0;    // fixed at admission, never absent here
+  std::uint32_t choice = 0;  // index of the choice when a client asks for several
+};
+
+}  // namespace flotilla::sampling
