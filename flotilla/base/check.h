@@ -5,13 +5,14 @@
 
 namespace flotilla {
 // Prints file, line and message to standard error, then aborts.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view message);
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               std::string_view message);
 }  // namespace flotilla
 
-#define FLOTILLA_CHECK(condition, message)                                              \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::flotilla::check_failed(__FILE__, __LINE__, #condition, message);                \
+#define FLOTILLA_CHECK(condition, message)                               \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]]                                       \
+      ::flotilla::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)
 
 #ifdef NDEBUG

@@ -12,7 +12,7 @@ class Clock {
  public:
   using Instant = std::chrono::steady_clock::time_point;
   virtual ~Clock() = default;
-  virtual Instant now() const = 0;              // monotonic
+  virtual Instant now() const = 0;  // monotonic
   virtual std::int64_t unix_seconds() const = 0;
 };
 
@@ -36,7 +36,8 @@ class FakeClock final : public Clock {
   }
   std::int64_t unix_seconds() const override {
     std::lock_guard lock(mutex_);
-    return 1'700'000'000 + std::chrono::duration_cast<std::chrono::seconds>(now_ - Instant{}).count();
+    return 1'700'000'000 +
+           std::chrono::duration_cast<std::chrono::seconds>(now_ - Instant{}).count();
   }
   void advance(std::chrono::nanoseconds by) {
     std::lock_guard lock(mutex_);

@@ -1,4 +1,5 @@
-// The one error type of the project: a code from a closed set and a message that names the thing and the limit.
+// The one error type of the project: a code from a closed set and a message that names the thing
+// and the limit.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ ErrorCode error_code_from_string(std::string_view name);
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
-  // What the error is about where the asker has names for it, e.g. "messages[2].role"; may be empty.
+  // What the error is about where the asker has names for it, e.g. "messages[2].role"; may be
+  // empty.
   std::string param = {};
 };
 

@@ -17,7 +17,7 @@ struct LocalId {
   std::uint64_t value = 0;
   auto operator<=>(const LocalId&) const = default;
 };
-using RequestId = LocalId<struct RequestTag>;    // one generation inside an engine; never reused
+using RequestId = LocalId<struct RequestTag>;  // one generation inside an engine; never reused
 using AccountId = LocalId<struct AccountTag>;
 using ApiKeyId = LocalId<struct ApiKeyTag>;
 
@@ -35,8 +35,9 @@ struct NameId {
   std::string value;
   auto operator<=>(const NameId&) const = default;
 };
-using ProviderId = NameId<struct ProviderTag>;  // hex of the SHA-256 of the node's public key, 16 digits
-using ModelId = NameId<struct ModelTag>;        // the name that clients use in "model"
+using ProviderId =
+    NameId<struct ProviderTag>;           // hex of the SHA-256 of the node's public key, 16 digits
+using ModelId = NameId<struct ModelTag>;  // the name that clients use in "model"
 
 }  // namespace flotilla
 

@@ -1,4 +1,5 @@
-// Result<T> and Status: how expected failures travel. Spelled close to std::expected for a later move.
+// Result<T> and Status: how expected failures travel. Spelled close to std::expected for a later
+// move.
 //
 //   Result<int> parse(std::string_view text);
 //   Status run() {
@@ -20,8 +21,10 @@ namespace flotilla {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -89,13 +92,16 @@ inline Status ok_status() { return {}; }
   if (!tmp.ok()) return std::move(tmp).error(); \
   decl = std::move(tmp).value()
 
-// Evaluates `expr` (a Result); binds its value to `decl`, or returns its error from the enclosing function.
-#define FLOTILLA_TRY(decl, expr) FLOTILLA_TRY_IMPL(FLOTILLA_CONCAT(try_result_, __COUNTER__), decl, expr)
+// Evaluates `expr` (a Result); binds its value to `decl`, or returns its error from the enclosing
+// function.
+#define FLOTILLA_TRY(decl, expr) \
+  FLOTILLA_TRY_IMPL(FLOTILLA_CONCAT(try_result_, __COUNTER__), decl, expr)
 
-#define FLOTILLA_TRY_STATUS_IMPL(tmp, expr)                              \
-  do {                                                                   \
-    if (auto tmp = (expr); !tmp.ok()) return std::move(tmp).error();     \
+#define FLOTILLA_TRY_STATUS_IMPL(tmp, expr)                          \
+  do {                                                               \
+    if (auto tmp = (expr); !tmp.ok()) return std::move(tmp).error(); \
   } while (false)
 
 // Evaluates `expr` (a Status); returns its error from the enclosing function, if any.
-#define FLOTILLA_TRY_STATUS(expr) FLOTILLA_TRY_STATUS_IMPL(FLOTILLA_CONCAT(try_status_, __COUNTER__), expr)
+#define FLOTILLA_TRY_STATUS(expr) \
+  FLOTILLA_TRY_STATUS_IMPL(FLOTILLA_CONCAT(try_status_, __COUNTER__), expr)

@@ -40,7 +40,8 @@ std::size_t utf8_length(unsigned char lead) {
   return 0;
 }
 
-// Whether `second` may follow `lead` (excludes overlong forms, surrogates and values past U+10FFFF).
+// Whether `second` may follow `lead` (excludes overlong forms, surrogates and values past
+// U+10FFFF).
 bool second_byte_fits(unsigned char lead, unsigned char second) {
   if (lead == 0xE0) return second >= 0xA0 && second <= 0xBF;
   if (lead == 0xED) return second >= 0x80 && second <= 0x9F;
@@ -109,7 +110,8 @@ std::optional<std::vector<std::uint8_t>> from_base64url(std::string_view text) {
   return out;
 }
 
-std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> candidates) {
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates) {
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
@@ -127,7 +129,8 @@ bool is_valid_utf8(std::string_view text) {
     const auto lead = static_cast<unsigned char>(text[i]);
     const std::size_t length = utf8_length(lead);
     if (length == 0 || i + length > text.size()) return false;
-    if (length > 1 && !second_byte_fits(lead, static_cast<unsigned char>(text[i + 1]))) return false;
+    if (length > 1 && !second_byte_fits(lead, static_cast<unsigned char>(text[i + 1])))
+      return false;
     for (std::size_t j = 2; j < length; ++j) {
       if ((static_cast<unsigned char>(text[i + j]) & 0xC0) != 0x80) return false;
     }
@@ -143,7 +146,8 @@ std::size_t incomplete_utf8_suffix(std::string_view text) {
     const std::size_t length = utf8_length(byte);
     if (length <= back) return 0;
     const bool fits =
-        back < 2 || second_byte_fits(byte, static_cast<unsigned char>(text[text.size() - back + 1]));
+        back < 2 ||
+        second_byte_fits(byte, static_cast<unsigned char>(text[text.size() - back + 1]));
     return fits ? back : 0;
   }
   return 0;

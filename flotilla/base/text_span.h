@@ -1,6 +1,6 @@
-// Text with its provenance. Template literals and the declared bos/eos tokens are trusted; anything that came from
-// messages or tools is not. Added tokens marked special match only inside trusted spans, so text typed by a user never
-// becomes a control token.
+// Text with its provenance. Template literals and the declared bos/eos tokens are trusted; anything
+// that came from messages or tools is not. Added tokens marked special match only inside trusted
+// spans, so text typed by a user never becomes a control token.
 #pragma once
 
 #include <string>

@@ -12,9 +12,10 @@ namespace flotilla::json {
 namespace bj = boost::json;
 namespace {
 
-// Boost.JSON keeps the last of two equal keys silently; a request that says two things is refused instead. A handler
-// for basic_parser would see keys as they come, at the price of building values by hand, so equal keys are found by
-// counting: the parser's handler below only tracks object sizes.
+// Boost.JSON keeps the last of two equal keys silently; a request that says two things is refused
+// instead. A handler for basic_parser would see keys as they come, at the price of building values
+// by hand, so equal keys are found by counting: the parser's handler below only tracks object
+// sizes.
 class CountingHandler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
@@ -102,7 +103,8 @@ Result<T> required(Result<std::optional<T>> found, std::string_view key, std::st
 
 Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    return Error{ErrorCode::kTooLarge, "JSON of " + std::to_string(text.size()) + " bytes exceeds the limit of " +
+    return Error{ErrorCode::kTooLarge, "JSON of " + std::to_string(text.size()) +
+                                           " bytes exceeds the limit of " +
                                            std::to_string(limits.max_bytes)};
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
@@ -131,14 +133,16 @@ Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
 }
 
 Result<bj::value> parse_file(const std::string& path, const ParseLimits& limits) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
   if (!file) return Error{ErrorCode::kNotFound, "cannot open " + path};
   std::string text;
   char buffer[1 << 16];
   for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
     text.append(buffer, n);
     if (text.size() > limits.max_bytes) {
-      return Error{ErrorCode::kTooLarge, path + " exceeds the limit of " + std::to_string(limits.max_bytes) + " bytes"};
+      return Error{ErrorCode::kTooLarge,
+                   path + " exceeds the limit of " + std::to_string(limits.max_bytes) + " bytes"};
     }
   }
   if (std::ferror(file.get())) return Error{ErrorCode::kDataLoss, "cannot read " + path};
@@ -154,18 +158,21 @@ const bj::value* find(const bj::value& object, std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-Result<std::optional<bool>> get_bool(const bj::value& object, std::string_view key, std::string_view where) {
+Result<std::optional<bool>> get_bool(const bj::value& object, std::string_view key,
+                                     std::string_view where) {
   const bj::value* value = find(object, key);
   if (value == nullptr) return std::optional<bool>();
   if (!value->is_bool()) return wrong_type(where, key, "true or false");
   return std::optional<bool>(value->get_bool());
 }
 
-Result<std::optional<std::int64_t>> get_int(const bj::value& object, std::string_view key, std::int64_t min,
-                                            std::int64_t max, std::string_view where) {
+Result<std::optional<std::int64_t>> get_int(const bj::value& object, std::string_view key,
+                                            std::int64_t min, std::int64_t max,
+                                            std::string_view where) {
   const bj::value* value = find(object, key);
   if (value == nullptr) return std::optional<std::int64_t>();
-  const std::string expected = "an integer between " + std::to_string(min) + " and " + std::to_string(max);
+  const std::string expected =
+      "an integer between " + std::to_string(min) + " and " + std::to_string(max);
   std::int64_t n = 0;
   if (value->is_int64()) {
     n = value->get_int64();
@@ -179,8 +186,8 @@ Result<std::optional<std::int64_t>> get_int(const bj::value& object, std::string
   return std::optional<std::int64_t>(n);
 }
 
-Result<std::optional<double>> get_double(const bj::value& object, std::string_view key, double min, double max,
-                                         std::string_view where) {
+Result<std::optional<double>> get_double(const bj::value& object, std::string_view key, double min,
+                                         double max, std::string_view where) {
   const bj::value* value = find(object, key);
   if (value == nullptr) return std::optional<double>();
   if (!value->is_number()) return wrong_type(where, key, "a number");
@@ -189,22 +196,25 @@ Result<std::optional<double>> get_double(const bj::value& object, std::string_vi
   return std::optional<double>(x);
 }
 
-Result<std::optional<std::string>> get_string(const bj::value& object, std::string_view key, std::string_view where) {
+Result<std::optional<std::string>> get_string(const bj::value& object, std::string_view key,
+                                              std::string_view where) {
   const bj::value* value = find(object, key);
   if (value == nullptr) return std::optional<std::string>();
   if (!value->is_string()) return wrong_type(where, key, "a string");
-  return std::optional<std::string>(std::string(value->get_string().data(), value->get_string().size()));
+  return std::optional<std::string>(
+      std::string(value->get_string().data(), value->get_string().size()));
 }
 
-Result<std::int64_t> require_int(const bj::value& object, std::string_view key, std::int64_t min, std::int64_t max,
-                                 std::string_view where) {
+Result<std::int64_t> require_int(const bj::value& object, std::string_view key, std::int64_t min,
+                                 std::int64_t max, std::string_view where) {
   return required(get_int(object, key, min, max, where), key, where);
 }
 Result<double> require_double(const bj::value& object, std::string_view key, double min, double max,
                               std::string_view where) {
   return required(get_double(object, key, min, max, where), key, where);
 }
-Result<std::string> require_string(const bj::value& object, std::string_view key, std::string_view where) {
+Result<std::string> require_string(const bj::value& object, std::string_view key,
+                                   std::string_view where) {
   return required(get_string(object, key, where), key, where);
 }
 Result<bool> require_bool(const bj::value& object, std::string_view key, std::string_view where) {

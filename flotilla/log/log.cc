@@ -13,7 +13,8 @@ std::atomic<Format> g_format{Format::kText};  // process-wide by nature: there i
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>("flotilla", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("flotilla",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     made->flush_on(spdlog::level::info);
     return made;
@@ -64,8 +65,9 @@ void write(spdlog::level::level_enum level, std::string_view event, Fields field
       line.push_back(' ');
       line += f.name;
       line.push_back('=');
-      const bool plain = !f.is_string ||
-                         (!f.value.empty() && f.value.find_first_of(" \"\\=\t\r\n") == std::string::npos);
+      const bool plain =
+          !f.is_string ||
+          (!f.value.empty() && f.value.find_first_of(" \"\\=\t\r\n") == std::string::npos);
       if (plain) {
         line += f.value;
       } else {
@@ -83,8 +85,9 @@ void configure(Level level, Format format) {
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                    spdlog::level::warn, spdlog::level::err};
   logger().set_level(kLevels[static_cast<int>(level)]);
-  logger().set_pattern(format == Format::kJson ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v)"
-                                               : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  logger().set_pattern(format == Format::kJson
+                           ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v)"
+                           : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
 }
 
 Result<Level> parse_level(std::string_view name) {

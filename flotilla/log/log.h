@@ -1,5 +1,5 @@
-// The event log: one line per event, an event name and fields. Never prompts, completions, keys or tokens of access.
-// Thread-safe. Not for kernels or per-token paths.
+// The event log: one line per event, an event name and fields. Never prompts, completions, keys or
+// tokens of access. Thread-safe. Not for kernels or per-token paths.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Field {
   Field(std::string_view n, const char* v) : name(n), value(v) {}
   Field(std::string_view n, bool v) : name(n), value(v ? "true" : "false"), is_string(false) {}
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Field(std::string_view n, T v) : name(n), value(std::to_string(v)), is_string(false) {}
+  requires std::is_arithmetic_v<T> Field(std::string_view n, T v)
+      : name(n), value(std::to_string(v)), is_string(false) {}
 };
 using Fields = std::initializer_list<Field>;
 
