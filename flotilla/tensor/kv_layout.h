@@ -6,7 +6,8 @@
 
 namespace flotilla::tensor {
 
-// Keys are handled in blocks of 32 absolute positions; a page holds one block of one layer of one sequence.
+// Keys are handled in blocks of 32 absolute positions; a page holds one block of one layer of one
+// sequence.
 inline constexpr int kKvBlock = 32;
 
 struct KvGeometry {
@@ -15,20 +16,23 @@ struct KvGeometry {
   bool operator==(const KvGeometry&) const = default;
 };
 
-// One page: for each KV head K as [head_dim][32] (lane = key), then V as [32][head_dim] (lane = channel); float32.
+// One page: for each KV head K as [head_dim][32] (lane = key), then V as [32][head_dim] (lane =
+// channel); float32.
 inline std::size_t kv_page_floats(const KvGeometry& g) {
-  return std::size_t{2} * static_cast<std::size_t>(g.num_kv_heads) * static_cast<std::size_t>(g.head_dim) * kKvBlock;
+  return std::size_t{2} * static_cast<std::size_t>(g.num_kv_heads) *
+         static_cast<std::size_t>(g.head_dim) * kKvBlock;
 }
 inline std::size_t kv_page_bytes(const KvGeometry& g) { return kv_page_floats(g) * sizeof(float); }
 inline std::size_t kv_k_offset(const KvGeometry& g, int head) {
-  return std::size_t{2} * static_cast<std::size_t>(head) * static_cast<std::size_t>(g.head_dim) * kKvBlock;
+  return std::size_t{2} * static_cast<std::size_t>(head) * static_cast<std::size_t>(g.head_dim) *
+         kKvBlock;
 }
 inline std::size_t kv_v_offset(const KvGeometry& g, int head) {
   return kv_k_offset(g, head) + static_cast<std::size_t>(g.head_dim) * kKvBlock;
 }
 
-// The pages of one sequence in one layer. pages[i] holds positions [32 * (first_block + i), 32 * (first_block + i + 1)).
-// Window layers drop pages at the front, so first_block grows.
+// The pages of one sequence in one layer. pages[i] holds positions [32 * (first_block + i), 32 *
+// (first_block + i + 1)). Window layers drop pages at the front, so first_block grows.
 struct KvView {
   float* const* pages = nullptr;
   int first_block = 0;

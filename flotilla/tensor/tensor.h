@@ -32,7 +32,8 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-// Owns bytes: host memory, a mapped file, device memory. Derived classes free it. Shared by the tensors that view it.
+// Owns bytes: host memory, a mapped file, device memory. Derived classes free it. Shared by the
+// tensors that view it.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -48,7 +49,8 @@ class Buffer {
 // Host memory aligned to 64 bytes, not initialised. Large buffers ask for huge pages.
 std::shared_ptr<Buffer> make_host_buffer(std::size_t bytes);
 
-// A contiguous view. Copies share the buffer. Constness is by convention: weights are never written after load.
+// A contiguous view. Copies share the buffer. Constness is by convention: weights are never written
+// after load.
 class Tensor {
  public:
   Tensor() = default;
@@ -58,7 +60,9 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   std::int64_t dim(std::size_t i) const { return shape_[i]; }
   DType dtype() const { return dtype_; }
-  std::size_t num_bytes() const { return static_cast<std::size_t>(shape_.num_elements()) * dtype_bytes(dtype_); }
+  std::size_t num_bytes() const {
+    return static_cast<std::size_t>(shape_.num_elements()) * dtype_bytes(dtype_);
+  }
   std::byte* bytes() const { return data_; }
   template <class T>
   T* data() const {
