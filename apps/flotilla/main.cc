@@ -1,0 +1,25 @@
+// flotilla: chat in the terminal, a local server, a node of the fleet, and tools for models and machines.
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "apps/flotilla/commands.h"
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe or socket is an error of one write, not of the process
+  CLI::App app("flotilla: run language models in the terminal, as a local server, or as a node of a fleet");
+  app.set_version_flag("--version", FLOTILLA_VERSION);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  flotilla::apps::add_run(app, exit_code);
+  flotilla::apps::add_serve(app, exit_code);
+  flotilla::apps::add_provider(app, exit_code);
+  flotilla::apps::add_models(app, exit_code);
+  flotilla::apps::add_doctor(app, exit_code);
+  flotilla::apps::add_bench(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return exit_code;
+}
