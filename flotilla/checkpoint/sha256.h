@@ -1,0 +1,36 @@
+// SHA-256 of bytes and files.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "flotilla/base/result.h"
+
+namespace flotilla::checkpoint {
+
+using Sha256Digest = std::array<std::uint8_t, 32>;
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text);
+  // Ends the computation.
+  Sha256Digest finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+Result<Sha256Digest> sha256_file(const std::string& path);
+
+}  // namespace flotilla::checkpoint

@@ -1,0 +1,1 @@
+flotilla_fuzzer(safetensors safetensors_fuzz.cc DEPS checkpoint)
