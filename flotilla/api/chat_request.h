@@ -1,5 +1,6 @@
-// The body of POST /v1/chat/completions, checked. Unknown fields are ignored, known ones with bad values refused by name,
-// null equals absent. The same type travels inside the fleet as canonical JSON.
+// The body of POST /v1/chat/completions, checked. Unknown fields are ignored, known ones with bad
+// values refused by name, null equals absent. The same type travels inside the fleet as canonical
+// JSON.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -15,13 +16,17 @@ namespace flotilla::api {
 
 struct ChatRequest {
   std::string model;
-  boost::json::value messages;   // normalised: developer -> system, legacy function calls -> tools, arguments as objects,
-                                 // absent or null content as null, content parts kept
-  boost::json::value tools;      // array or null; null too when tool_choice is "none"
-  std::string tool_choice = "auto";   // "none", "auto", "required", or "function"
-  std::string tool_choice_function;   // with "function"
+  // Normalised: roles system, user, assistant, tool (developer and function mapped); arguments of
+  // calls as objects, or the client's text where it is no JSON object; every call with an id. An
+  // empty content is null beside calls and "" without them; one text part is its text, several stay
+  // an array of text parts.
+  boost::json::value messages;
+  boost::json::value tools;          // array or null; null too when tool_choice is "none"
+  std::string tool_choice = "auto";  // "none", "auto", "required", or "function"
+  std::string tool_choice_function;  // with "function"
   bool parallel_tool_calls = true;
-  boost::json::object template_variables;  // chat_template_kwargs, enable_thinking, from reasoning_effort
+  boost::json::object
+      template_variables;  // chat_template_kwargs, enable_thinking, from reasoning_effort
 
   bool stream = false;
   bool include_usage = false;
@@ -43,11 +48,14 @@ struct ChatRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool return_token_ids = false;
-  boost::json::value response_format;  // null or the object; what cannot be honoured yet is refused here
+  boost::json::value
+      response_format;  // null or the object; what cannot be honoured yet is refused here
 
   // Fixed at admission (see design: sampling_seed, render_time); present in the fleet's form.
   std::uint64_t sampling_seed = 0;
-  std::int64_t render_time = 0;
+  std::int64_t render_time = 0;  // unix seconds
+
+  bool operator==(const ChatRequest&) const = default;
 };
 
 // Errors carry `param`, e.g. "messages[0].role".
