@@ -12,11 +12,11 @@ namespace flotilla::protocol {
 struct JoinToken {
   static constexpr std::uint32_t kVersion = 1;
   std::uint32_t version = kVersion;
-  PublicKey coordinator_key;
-  std::string node;
-  Seed secret;      // signs the first handshake; the coordinator keeps only its public half
-  std::string url;  // of the link, "wss://host:port/v1/link"; may be empty
-  std::string tls_public_key;  // hex SHA-256 pin for a certificate without CA; may be empty
+  PublicKey coordinator_key = {};
+  std::string node = {};
+  Seed secret = {};      // signs the first handshake; the coordinator keeps only its public half
+  std::string url = {};  // of the link, "wss://host:port/v1/link"; may be empty
+  std::string tls_public_key = {};  // hex SHA-256 pin for a certificate without CA; may be empty
   bool operator==(const JoinToken&) const = default;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {

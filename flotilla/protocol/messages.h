@@ -35,8 +35,8 @@ inline constexpr std::size_t kMaxBigBody = 64u << 20;  // a prompt with pictures
 
 struct WireError {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;
-  std::string param;
+  std::string message = {};
+  std::string param = {};
   bool operator==(const WireError&) const = default;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
@@ -57,10 +57,10 @@ struct Hello {
   static constexpr std::uint8_t kKind = 1;
   std::uint32_t min_version = kOldestProtocolVersion;
   std::uint32_t max_version = kProtocolVersion;
-  std::string node;      // the invited name
-  std::string software;  // "flotilla 0.1.0"
-  PublicKey public_key;
-  EphemeralKey ephemeral_key;
+  std::string node = {};      // the invited name
+  std::string software = {};  // "flotilla 0.1.0"
+  PublicKey public_key = {};
+  EphemeralKey ephemeral_key = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("min_version", m.min_version);
@@ -77,8 +77,8 @@ struct Offer {
   static constexpr std::string_view kType = "offer";
   static constexpr std::uint8_t kKind = 2;
   std::uint32_t version = kProtocolVersion;  // chosen
-  PublicKey public_key;
-  EphemeralKey ephemeral_key;
+  PublicKey public_key = {};
+  EphemeralKey ephemeral_key = {};
   bool needs_invite = false;  // the name is not bound to a key yet
   Signature signature{};
   template <class Self, class Visitor>
@@ -97,7 +97,7 @@ struct Proof {
   static constexpr std::string_view kType = "proof";
   static constexpr std::uint8_t kKind = 3;
   Signature signature{};
-  std::optional<Signature> invite_signature;
+  std::optional<Signature> invite_signature = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("signature", m.signature);
@@ -110,7 +110,7 @@ struct Proof {
 struct Reject {
   static constexpr std::string_view kType = "reject";
   static constexpr std::uint8_t kKind = 4;
-  WireError error;  // param: name of the LinkFault, if it is one
+  WireError error = {};  // param: name of the LinkFault, if it is one
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("error", m.error);
@@ -133,16 +133,16 @@ struct StateCostClass {
 };
 
 struct ModelOffer {
-  std::string id;  // the name clients use
-  std::string family;
-  std::string model_digest;
-  std::string numerics_id;
+  std::string id = {};  // the name clients use
+  std::string family = {};
+  std::string model_digest = {};
+  std::string numerics_id = {};
   std::int64_t created = 0;  // unix seconds
   std::int64_t context_length = 0;
   std::uint32_t max_concurrent = 1;
   std::uint64_t resident_bytes = 0;
   std::uint64_t state_fixed_bytes = 0;
-  std::vector<StateCostClass> state_classes;
+  std::vector<StateCostClass> state_classes = {};
   bool loaded = true;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
@@ -161,8 +161,8 @@ struct ModelOffer {
 };
 
 struct HardwareInfo {
-  std::string cpu;
-  std::string accelerator;
+  std::string cpu = {};
+  std::string accelerator = {};
   std::uint32_t num_threads = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_cap_bytes = 0;  // what the node may use
@@ -182,9 +182,9 @@ struct Register {
   static constexpr std::string_view kType = "register";
   static constexpr std::uint8_t kKind = 16;
   static constexpr std::size_t kMaxBytes = 1u << 20;
-  std::string software;
-  HardwareInfo hardware;
-  std::vector<ModelOffer> models;
+  std::string software = {};
+  HardwareInfo hardware = {};
+  std::vector<ModelOffer> models = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("software", m.software, kMaxName);
@@ -197,8 +197,8 @@ struct Register {
 struct Registered {
   static constexpr std::string_view kType = "registered";
   static constexpr std::uint8_t kKind = 17;
-  std::string provider;  // ProviderId
-  std::string software;
+  std::string provider = {};  // ProviderId
+  std::string software = {};
   std::uint32_t heartbeat_interval_ms = 5000;
   std::uint32_t dead_after_ms = 15000;  // without any frame from the other side
   template <class Self, class Visitor>
@@ -211,7 +211,7 @@ struct Registered {
 };
 
 struct SlotLoad {
-  std::string model;
+  std::string model = {};
   std::uint32_t num_running = 0;
   std::uint32_t num_waiting = 0;
   std::uint64_t kv_bytes_used = 0;
@@ -241,7 +241,7 @@ struct Heartbeat {
   std::uint64_t uptime_ms = 0;
   std::uint64_t free_bytes = 0;  // for loading another model
   bool draining = false;
-  std::vector<SlotLoad> slots;
+  std::vector<SlotLoad> slots = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("sequence", m.sequence);
@@ -270,11 +270,11 @@ struct Prepare {
   static constexpr std::string_view kType = "prepare";
   static constexpr std::uint8_t kKind = 32;
   static constexpr std::size_t kMaxBytes = kMaxBigBody;
-  std::string model;
-  std::string request;  // request id for logs
-  std::string tenant;   // isolates caches
+  std::string model = {};
+  std::string request = {};  // request id for logs
+  std::string tenant = {};   // isolates caches
   std::uint32_t choice = 0;
-  boost::json::value job;  // api::to_job_json
+  boost::json::value job = {};  // api::to_job_json
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("model", m.model, kMaxName);
@@ -290,7 +290,7 @@ struct Lease {
   static constexpr std::string_view kType = "lease";
   static constexpr std::uint8_t kKind = 33;
   std::uint64_t prompt_tokens = 0;
-  std::string prompt_digest;  // hex SHA-256 of the prompt ids as little-endian int32
+  std::string prompt_digest = {};  // hex SHA-256 of the prompt ids as little-endian int32
   std::uint64_t granted_tokens = 0;
   std::uint64_t granted_bytes = 0;
   std::uint32_t queue_ms = 0;      // expected wait before it runs
@@ -322,7 +322,7 @@ struct Refuse {
   static constexpr std::string_view kType = "refuse";
   static constexpr std::uint8_t kKind = 34;
   RefuseReason reason = RefuseReason::kOther;
-  WireError error;
+  WireError error = {};
   std::uint32_t retry_after_ms = 0;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
@@ -336,7 +336,7 @@ struct Refuse {
 struct EmittedBytes {
   std::uint64_t content = 0;
   std::uint64_t reasoning = 0;
-  std::vector<std::uint64_t> tool_calls;  // arguments, by call index
+  std::vector<std::uint64_t> tool_calls = {};  // arguments, by call index
   bool operator==(const EmittedBytes&) const = default;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
@@ -352,9 +352,9 @@ struct Start {
   static constexpr std::string_view kType = "start";
   static constexpr std::uint8_t kKind = 35;
   static constexpr std::size_t kMaxBytes = kMaxBigBody;
-  std::vector<TokenId> resume_ids;
-  EmittedBytes emitted;
-  std::string prompt_digest;  // with resume_ids: what the first attempt's lease said
+  std::vector<TokenId> resume_ids = {};
+  EmittedBytes emitted = {};
+  std::string prompt_digest = {};  // with resume_ids: what the first attempt's lease said
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("resume_ids", m.resume_ids, 4u << 20);
@@ -385,10 +385,10 @@ struct Finish {
   static constexpr std::string_view kType = "finish";
   static constexpr std::uint8_t kKind = 37;
   WireFinishReason reason = WireFinishReason::kError;
-  std::optional<WireError> error;  // with kError
-  std::string matched_stop;
+  std::optional<WireError> error = {};  // with kError
+  std::string matched_stop = {};
   std::uint64_t num_ids = 0;  // ids sent in Tokens frames
-  WireUsage usage;
+  WireUsage usage = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("reason", m.reason);
@@ -404,7 +404,7 @@ struct Finish {
 struct Cancel {
   static constexpr std::string_view kType = "cancel";
   static constexpr std::uint8_t kKind = 38;
-  std::string reason;  // "client_gone", "replaced", ...
+  std::string reason = {};  // "client_gone", "replaced", ...
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("reason", m.reason, kMaxName);
@@ -417,7 +417,7 @@ struct CancelAck {
   static constexpr std::string_view kType = "cancel_ack";
   static constexpr std::uint8_t kKind = 39;
   bool was_running = false;
-  WireUsage usage;
+  WireUsage usage = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("was_running", m.was_running);
@@ -442,7 +442,7 @@ struct Flow {
 struct Load {
   static constexpr std::string_view kType = "load";
   static constexpr std::uint8_t kKind = 48;
-  std::string model;
+  std::string model = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("model", m.model, kMaxName);
@@ -452,7 +452,7 @@ struct Load {
 struct Unload {
   static constexpr std::string_view kType = "unload";
   static constexpr std::uint8_t kKind = 49;
-  std::string model;
+  std::string model = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("model", m.model, kMaxName);
@@ -466,9 +466,9 @@ enum class ModelState : std::uint8_t { kFailed, kLoading, kLoaded, kUnloaded };
 struct ModelStatus {
   static constexpr std::string_view kType = "model_status";
   static constexpr std::uint8_t kKind = 50;
-  std::string model;
+  std::string model = {};
   ModelState state = ModelState::kFailed;
-  std::optional<WireError> error;
+  std::optional<WireError> error = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("model", m.model, kMaxName);
@@ -483,7 +483,7 @@ struct Drain {
   static constexpr std::string_view kType = "drain";
   static constexpr std::uint8_t kKind = 51;
   std::uint32_t deadline_ms = 0;
-  std::string reason;
+  std::string reason = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("deadline_ms", m.deadline_ms);

@@ -18,7 +18,7 @@ enum class TextChannel : std::uint8_t { kContent = 0, kReasoning = 1, kToolCall 
 // later.
 struct TextDelta {
   TextChannel channel = TextChannel::kContent;
-  std::string text;
+  std::string text = {};
   std::uint32_t call_index = 0;
   std::string call_id = {};
   std::string call_name = {};
@@ -27,8 +27,8 @@ struct TextDelta {
 
 struct TokenLogprob {
   TokenId id = 0;
-  double logprob = 0;  // natural logarithm, finite
-  std::string bytes;   // of the token; any bytes
+  double logprob = 0;      // natural logarithm, finite
+  std::string bytes = {};  // of the token; any bytes
   std::vector<TokenLogprob> top = {};
   bool operator==(const TokenLogprob&) const = default;
 };
@@ -48,9 +48,9 @@ struct Tokens {
   static constexpr std::size_t kMaxTokenBytes = 1'024;
   static constexpr std::uint32_t kMaxCallIndex = 1'023;
   std::uint64_t first_index = 0;
-  std::vector<TokenId> ids;
-  std::vector<TextDelta> deltas;
-  std::vector<TokenLogprob> logprobs;  // none, or one per id
+  std::vector<TokenId> ids = {};
+  std::vector<TextDelta> deltas = {};
+  std::vector<TokenLogprob> logprobs = {};  // none, or one per id
   bool operator==(const Tokens&) const = default;
 };
 

@@ -1,0 +1,1 @@
+flotilla_fuzzer(link_frame link_frame_fuzz.cc DEPS protocol)
