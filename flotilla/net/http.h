@@ -23,7 +23,9 @@ struct Headers {
   // First value; names compare without case. nullopt when absent.
   std::optional<std::string_view> find(std::string_view name) const;
   std::vector<std::string_view> find_all(std::string_view name) const;
-  void add(std::string name, std::string value) { entries.emplace_back(std::move(name), std::move(value)); }
+  void add(std::string name, std::string value) {
+    entries.emplace_back(std::move(name), std::move(value));
+  }
 };
 
 struct HttpRequest {
@@ -32,7 +34,7 @@ struct HttpRequest {
   std::string query;   // raw
   Headers headers;
   std::string body;
-  std::string peer;    // "127.0.0.1:5555"
+  std::string peer;  // "127.0.0.1:5555"
   bool secure = false;
 };
 
@@ -42,7 +44,8 @@ struct HttpResponse {
   std::string body;
 };
 
-// The answer to one request. Usable from any thread; calls after the connection went away do nothing.
+// The answer to one request. Usable from any thread; calls after the connection went away do
+// nothing.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -51,22 +54,25 @@ class HttpExchange {
   virtual void send(HttpResponse response) = 0;
   // Opens a chunked answer (body ignored). Then write(), then end().
   virtual void begin_stream(HttpResponse head) = 0;
-  // Queues one piece. False when the queue for this connection is over its limit (the piece is still queued): the caller
-  // should pause its source until on_drained.
+  // Queues one piece. False when the queue for this connection is over its limit (the piece is
+  // still queued): the caller should pause its source until on_drained.
   virtual bool write(std::string piece) = 0;
   virtual void end() = 0;
   // Closes the connection without a proper end, so that the client sees a broken stream.
   virtual void abort() = 0;
   virtual bool alive() const = 0;
-  // `on_closed` runs once when the client goes away before the answer is complete; `on_drained` whenever the queue has
-  // fallen below half its limit after write() returned false. Both on the connection's strand. Set before answering.
+  // `on_closed` runs once when the client goes away before the answer is complete; `on_drained`
+  // whenever the queue has fallen below half its limit after write() returned false. Both on the
+  // connection's strand. Set before answering.
   virtual void set_callbacks(std::function<void()> on_closed, std::function<void()> on_drained) = 0;
 };
 
-// Called on the connection's strand once head and body have arrived; must not block. Exactly one answer per exchange.
+// Called on the connection's strand once head and body have arrived; must not block. Exactly one
+// answer per exchange.
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
 // Decides about a WebSocket upgrade: return handlers to accept, or an Error to refuse (404/401).
-using WsAcceptor = std::function<Result<WsHandlers>(const HttpRequest&, std::shared_ptr<WsSession>)>;
+using WsAcceptor =
+    std::function<Result<WsHandlers>(const HttpRequest&, std::shared_ptr<WsSession>)>;
 
 struct TlsFiles {
   std::string certificate_file;  // PEM chain
@@ -88,18 +94,19 @@ struct HttpServerOptions {
   std::size_t max_ws_message_bytes = 80u << 20;
 };
 
-// Protocol errors (bad head, body too large, timeouts) are answered by the server itself through `error_body`, which turns
-// a status and a sentence into a body of the surface's own shape.
+// Protocol errors (bad head, body too large, timeouts) are answered by the server itself through
+// `error_body`, which turns a status and a sentence into a body of the surface's own shape.
 class HttpServer {
  public:
   using ErrorBody = std::function<HttpResponse(unsigned status, std::string_view message)>;
   HttpServer(IoRuntime& io, HttpServerOptions options, HttpHandler handler, ErrorBody error_body);
-  ~HttpServer();  // closes every connection, then waits
+  ~HttpServer();                              // closes every connection, then waits
   void set_ws_acceptor(WsAcceptor acceptor);  // before start()
-  Status start();                // binds and listens; errors name address and reason
-  std::uint16_t port() const;    // after start()
-  Status reload_certificate();   // connections made from now on use the new files; on error the old ones stay
-  void stop_accepting();         // drain: existing connections go on
+  Status start();                             // binds and listens; errors name address and reason
+  std::uint16_t port() const;                 // after start()
+  Status reload_certificate();  // connections made from now on use the new files; on error the old
+                                // ones stay
+  void stop_accepting();        // drain: existing connections go on
   std::size_t num_connections() const;
 
  private:

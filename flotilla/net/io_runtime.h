@@ -23,7 +23,8 @@ class IoRuntime {
   std::unique_ptr<Impl> impl_;
 };
 
-// Tasks posted to one strand never run at the same time and keep their order. Thread-safe. Copies share the strand.
+// Tasks posted to one strand never run at the same time and keep their order. Thread-safe. Copies
+// share the strand.
 class Strand {
  public:
   explicit Strand(IoRuntime& io);

@@ -14,14 +14,15 @@ namespace flotilla::net {
 struct WsHandlers {
   std::function<void(std::string message, bool binary)> on_message;
   std::function<void(std::string reason)> on_closed;  // a sentence for logs
-  std::function<void()> on_open = {};                 // the handshake is complete: send() works from here
+  std::function<void()> on_open = {};  // the handshake is complete: send() works from here
 };
 
 // Usable from any thread. A session lives while its connection is open or somebody holds it.
 class WsSession {
  public:
   virtual ~WsSession() = default;
-  // Queues a message; false when closed or when more than the limit (16 MiB) is queued, in which case the session closes.
+  // Queues a message; false when closed or when more than the limit (16 MiB) is queued, in which
+  // case the session closes.
   virtual bool send(std::string message, bool binary) = 0;
   virtual void close(std::uint16_t code, std::string_view reason) = 0;  // graceful, bounded to 5 s
   virtual void abort() = 0;                                             // at once
