@@ -1,0 +1,62 @@
+// A session with the database, over SOCI. SQL text is written once for SQLite and PostgreSQL:
+// standard types (BIGINT, TEXT), positional parameters written :p1, :p2, ..., no vendor functions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "flotilla/base/result.h"
+
+namespace flotilla::store {
+
+// What goes in and comes out: NULL, a number, a text.
+using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
+
+// One row of an answer. Reads by position, from 0; a column that cannot be read as asked gives 0 or
+// "" (NULL does too).
+class Row {
+ public:
+  explicit Row(std::vector<Value> values) : values_(std::move(values)) {}
+  bool is_null(std::size_t column) const;
+  std::int64_t integer(std::size_t column) const;
+  std::string text(std::size_t column) const;
+  std::size_t num_columns() const { return values_.size(); }
+
+ private:
+  std::vector<Value> values_;
+};
+
+struct DatabaseOptions {
+  std::int64_t busy_timeout_ms = 5'000;  // how long to wait for another process's lock
+};
+
+// Used by one thread at a time. Errors: kUnavailable (cannot open, locked for too long),
+// kAlreadyExists (a unique key), kInvalidArgument (another constraint), kInternal (bad SQL).
+class Database {
+ public:
+  // A file path or ":memory:". Creates the file with mode 0600 where it is missing.
+  static Result<Database> open(const std::string& path, const DatabaseOptions& options = {});
+  ~Database();
+  Database(Database&&) noexcept;
+  Database& operator=(Database&&) noexcept;
+
+  Result<std::vector<Row>> query(std::string_view sql, std::vector<Value> parameters = {});
+  // For statements without an answer: how many rows they changed.
+  Result<std::int64_t> execute(std::string_view sql, std::vector<Value> parameters = {});
+
+  // Runs `body` with the write lock held; commits when it returns ok, else undoes everything. Not
+  // nested.
+  Status transaction(const std::function<Status()>& body);
+
+ private:
+  struct Impl;
+  explicit Database(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flotilla::store
