@@ -1,5 +1,5 @@
-// What a model keeps per sequence, declared layer by layer. The engine works through these declarations and knows no
-// model names.
+// What a model keeps per sequence, declared layer by layer. The engine works through these
+// declarations and knows no model names.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,11 @@ struct StateLayout {
 
   // Bytes that a sequence of `length` tokens occupies, in whole pages. Monotonic in length.
   std::size_t bytes(std::int64_t length) const;
+  // The most that it occupies while it grows to `length` by at most `chunk` tokens at a time:
+  // a window keeps its own span and the chunk at once.
+  std::size_t peak_bytes(std::int64_t length, std::int64_t chunk) const;
+  // The longest sequence whose peak fits in `budget` bytes, at most `limit`.
+  std::int64_t max_length(std::size_t budget, std::int64_t chunk, std::int64_t limit) const;
 };
 
 }  // namespace flotilla::state
