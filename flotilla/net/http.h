@@ -32,16 +32,16 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // percent-decoded, without the query
   std::string query;   // raw
-  Headers headers;
-  std::string body;
+  Headers headers = {};
+  std::string body = {};
   std::string peer;  // "127.0.0.1:5555"
   bool secure = false;
 };
 
 struct HttpResponse {
   unsigned status = 200;
-  Headers headers;
-  std::string body;
+  Headers headers = {};
+  std::string body = {};
 };
 
 // The answer to one request. Usable from any thread; calls after the connection went away do
@@ -82,7 +82,7 @@ struct TlsFiles {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
-  std::optional<TlsFiles> tls;
+  std::optional<TlsFiles> tls = {};
   std::size_t max_body_bytes = 32u << 20;
   std::size_t max_header_bytes = 32u << 10;
   std::size_t max_connections = 20'000;

@@ -97,7 +97,7 @@ TEST(SignalWatcher, ReportsSignalsUntilDestroyed) {
 
 TEST(IoRuntime, IgnoresSigpipe) {
   IoRuntime io(1);
-  struct sigaction now{};
+  struct sigaction now {};
   ASSERT_EQ(sigaction(SIGPIPE, nullptr, &now), 0);
   EXPECT_EQ(now.sa_handler, SIG_IGN);
 }

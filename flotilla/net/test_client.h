@@ -1,4 +1,5 @@
-// A blocking TCP (and TLS) client for tests: says exactly the bytes it is told to say. Test code only.
+// A blocking TCP (and TLS) client for tests: says exactly the bytes it is told to say. Test code
+// only.
 #pragma once
 
 #include <arpa/inet.h>
@@ -35,7 +36,8 @@ class TestClient {
  public:
   explicit TestClient(std::uint16_t port, int receive_buffer = 0) {
     fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
-    if (receive_buffer > 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    if (receive_buffer > 0)
+      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     const int on = 1;
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     sockaddr_in address{};
@@ -61,7 +63,8 @@ class TestClient {
     if (!alpn.empty()) {
       std::string list(1, static_cast<char>(alpn.size()));
       list += alpn;
-      SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(list.data()), static_cast<unsigned>(list.size()));
+      SSL_set_alpn_protos(ssl_, reinterpret_cast<const unsigned char*>(list.data()),
+                          static_cast<unsigned>(list.size()));
     }
     SSL_set_fd(ssl_, fd_);
     return SSL_connect(ssl_) == 1;
@@ -75,7 +78,8 @@ class TestClient {
   std::string certificate_name() const {
     X509* certificate = SSL_get1_peer_certificate(ssl_);
     char name[128] = {};
-    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
+    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name,
+                              sizeof name);
     X509_free(certificate);
     return name;
   }
@@ -90,8 +94,10 @@ class TestClient {
     return true;
   }
 
-  // Until `marker` is in the text received so far (which is returned and consumed), the end, or the limit.
-  std::string read_until(std::string_view marker, std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) {
+  // Until `marker` is in the text received so far (which is returned and consumed), the end, or the
+  // limit.
+  std::string read_until(std::string_view marker,
+                         std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) {
     const auto end = std::chrono::steady_clock::now() + limit;
     std::size_t at;
     while ((at = buffer_.find(marker)) == std::string::npos) {
@@ -107,7 +113,8 @@ class TestClient {
     }
     return std::exchange(buffer_, {});
   }
-  std::string read_bytes(std::size_t n, std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) {
+  std::string read_bytes(std::size_t n,
+                         std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (buffer_.size() < n && fill(end)) {
     }
@@ -137,7 +144,8 @@ class TestClient {
   bool fill(std::chrono::steady_clock::time_point end) {
     char chunk[16384];
     if (!ssl_ || SSL_pending(ssl_) == 0) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          end - std::chrono::steady_clock::now());
       pollfd entry{fd_, POLLIN, 0};
       if (left.count() <= 0 || ::poll(&entry, 1, static_cast<int>(left.count())) <= 0) return false;
     }

@@ -22,7 +22,8 @@ TEST(RequestTarget, AcceptsAbsoluteFormAndTheAsterisk) {
 }
 
 TEST(RequestTarget, RefusesBrokenEscapesControlCharactersAndOtherForms) {
-  for (const char* bad : {"", "x", "/%", "/%4", "/%zz", "/a%00b", "/a%0d%0aX: y", "/a#b", "host:443"}) {
+  for (const char* bad :
+       {"", "x", "/%", "/%4", "/%zz", "/a%00b", "/a%0d%0aX: y", "/a#b", "host:443"}) {
     EXPECT_FALSE(parse_request_target(bad).ok()) << bad;
   }
 }
@@ -42,18 +43,20 @@ TEST(WsUrl, ReadsHostPortAndTarget) {
 }
 
 TEST(WsUrl, RefusesWhatItCannotUse) {
-  for (const char* bad : {"", "http://h", "ws://", "ws://:80", "ws://h:0", "ws://h:70000", "ws://h:x", "ws://u@h",
-                          "ws://h/#f", "ws://[::1", "ws://[::1]x", "ws://h /a"}) {
+  for (const char* bad :
+       {"", "http://h", "ws://", "ws://:80", "ws://h:0", "ws://h:70000", "ws://h:x", "ws://u@h",
+        "ws://h/#f", "ws://[::1", "ws://[::1]x", "ws://h /a"}) {
     EXPECT_FALSE(parse_ws_url(bad).ok()) << bad;
   }
 }
 
 TEST(PrivateOrEncrypted, MeansLoopbackOrTls) {
-  for (const char* good : {"ws://127.0.0.1:1", "ws://127.9.8.7", "ws://[::1]", "ws://localhost:2", "wss://example.org"}) {
+  for (const char* good : {"ws://127.0.0.1:1", "ws://127.9.8.7", "ws://[::1]", "ws://localhost:2",
+                           "wss://example.org"}) {
     EXPECT_TRUE(*is_private_or_encrypted(good)) << good;
   }
-  for (const char* bad : {"ws://10.0.0.1", "ws://127.0.0.1.example.org", "ws://127.1", "ws://localhost.evil",
-                          "ws://127.0.0.256", "ws://[::ffff:127.0.0.1]"}) {
+  for (const char* bad : {"ws://10.0.0.1", "ws://127.0.0.1.example.org", "ws://127.1",
+                          "ws://localhost.evil", "ws://127.0.0.256", "ws://[::ffff:127.0.0.1]"}) {
     EXPECT_FALSE(*is_private_or_encrypted(bad)) << bad;
   }
   EXPECT_FALSE(is_private_or_encrypted("ftp://x").ok());

@@ -14,11 +14,11 @@
 namespace flotilla::net {
 
 struct WsClientOptions {
-  std::string url;      // ws://host:port/path or wss://...
-  std::string ca_file;  // PEM; empty: the system's
+  std::string url = {};      // ws://host:port/path or wss://...
+  std::string ca_file = {};  // PEM; empty: the system's
   // Hex SHA-256 of the server certificate's public key; when set it replaces the check against a
   // CA.
-  std::string pinned_public_key;
+  std::string pinned_public_key = {};
   std::chrono::milliseconds connect_timeout{10'000};  // name, TCP, TLS and upgrade together
   std::size_t max_message_bytes = 80u << 20;
 };

@@ -1,0 +1,1 @@
+flotilla_fuzzer(http http_fuzz.cc DEPS net base)
