@@ -1,7 +1,9 @@
-// The one interface of every text model. A model is const after load; everything about a request is passed in.
+// The one interface of every text model. A model is const after load; everything about a request is
+// passed in.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,8 +22,9 @@ namespace flotilla::models {
 
 enum class WantsLogits { kNone, kLast, kAll };
 
-// A run of consecutive tokens of one sequence: a prefill chunk or a decode row. The KV views (one per layer, indexed as
-// StateLayout::layers; unused for NoState) already have room for all of the row's positions.
+// A run of consecutive tokens of one sequence: a prefill chunk or a decode row. The KV views (one
+// per layer, indexed as StateLayout::layers; unused for NoState) already have room for all of the
+// row's positions.
 struct ForwardRow {
   std::span<const TokenId> ids;
   int first_position = 0;
@@ -29,24 +32,30 @@ struct ForwardRow {
   std::span<const tensor::KvView> layers;
 };
 
+// For tests: called with the residual stream [num_tokens, hidden_size] that enters layer 0, 1, ...,
+// and after the last layer with the final normed state of the wanted positions.
+using HiddenObserver = std::function<void(std::int64_t layer, const tensor::Tensor& hidden)>;
+
 struct ForwardInput {
   std::span<const ForwardRow> rows;
+  const HiddenObserver* observer = nullptr;
 };
 
 // Facts that the engine and the tools need, read from the checkpoint.
 struct ModelInfo {
-  std::string family;               // "gemma4"
+  std::string family;  // "gemma4"
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;  // max_position_embeddings
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_parameters = 0;
-  std::int64_t weight_bytes = 0;    // bytes of weights that one decode step reads
-  std::vector<TokenId> eos_ids;     // union of every source
+  std::int64_t weight_bytes = 0;     // bytes of weights that one decode step reads
+  std::vector<TokenId> eos_ids;      // union of every source
   int max_concurrent_sequences = 0;  // 0: no limit; 1: the sequential route
 };
 
-// Scratch memory of one runner, grown on demand and reused between steps. Not shared between threads.
+// Scratch memory of one runner, grown on demand and reused between steps. Not shared between
+// threads.
 class Workspace {
  public:
   virtual ~Workspace() = default;
@@ -58,12 +67,20 @@ class CausalLM {
   virtual const ModelInfo& info() const = 0;
   virtual const state::StateLayout& state_layout() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
-  // Returns logits [number of wanted positions, vocab_size], float32, rows in input order; valid until the next call
-  // with the same workspace. Throws DeviceError only.
-  virtual tensor::Tensor forward(backend::Backend& backend, Workspace& workspace, const ForwardInput& input) const = 0;
+  // Returns logits [number of wanted positions, vocab_size], float32, rows in input order; valid
+  // until the next call with the same workspace. Throws DeviceError only.
+  virtual tensor::Tensor forward(backend::Backend& backend, Workspace& workspace,
+                                 const ForwardInput& input) const = 0;
 };
 
-// Builds the model that config.json names (one table in registry.cc). Errors name file, tensor and both shapes.
-Result<std::unique_ptr<CausalLM>> load_model(const checkpoint::Checkpoint& checkpoint, backend::Backend& backend);
+// Bytes of weights taken so far and in the whole checkpoint (which may hold more than the model
+// uses).
+using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+// Builds the model that config.json names (one table in registry.cc). Errors name file, tensor and
+// both shapes. The model keeps the mapped files it needs; the checkpoint itself may go.
+Result<std::unique_ptr<CausalLM>> load_model(const checkpoint::Checkpoint& checkpoint,
+                                             backend::Backend& backend,
+                                             const LoadProgress& progress = {});
 
 }  // namespace flotilla::models

@@ -1,0 +1,170 @@
+#include "flotilla/models/gemma4/gemma4_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace flotilla::models::gemma4 {
+using backend::Backend;
+using backend::Matrix;
+using backend::Shape;
+using backend::Tensor;
+
+struct Model::Scratchpad final : Workspace {
+  std::vector<TokenId> ids;
+  std::vector<std::int32_t> positions;
+  std::vector<backend::KvRow> rows;  // pages are those of the layer at hand
+  layers::Scratch hidden, normed, sublayer, wanted, logits;
+  layers::AttentionScratch attention;
+  layers::GatedMlpScratch mlp;
+  PerLayerScratch per_layer;
+  Tensor per_layer_inputs;
+};
+
+Model::Model(Config config, Weights weights, ModelInfo info)
+    : config_(std::move(config)), weights_(std::move(weights)), info_(std::move(info)) {
+  for (std::int64_t l = 0; l < config_.num_layers(); ++l) {
+    if (config_.shares_kv(l)) {
+      layout_.layers.emplace_back(state::NoState{});
+    } else if (config_.layers[static_cast<std::size_t>(l)] == LayerKind::kFull) {
+      layout_.layers.emplace_back(state::PagedKv{config_.kv(l)});
+    } else {
+      layout_.layers.emplace_back(
+          state::WindowKv{config_.kv(l), static_cast<int>(config_.sliding_window)});
+    }
+  }
+}
+
+std::unique_ptr<Workspace> Model::make_workspace() const { return std::make_unique<Scratchpad>(); }
+
+void Model::gather(Scratchpad& pad, const ForwardInput& input) const {
+  pad.ids.clear();
+  pad.positions.clear();
+  pad.rows.clear();
+  for (const ForwardRow& row : input.rows) {
+    FLOTILLA_CHECK(!row.ids.empty(), "a forward row without tokens");
+    FLOTILLA_CHECK(row.layers.size() == layout_.layers.size(),
+                   "a forward row without a KV view per layer");
+    pad.rows.push_back({.first_row = static_cast<int>(pad.ids.size()),
+                        .num_tokens = static_cast<int>(row.ids.size()),
+                        .first_position = row.first_position,
+                        .kv = {}});
+    std::int32_t position = row.first_position;
+    for (const TokenId id : row.ids) {
+      FLOTILLA_CHECK(id >= 0 && id < config_.vocab_size, "a token id outside the vocabulary");
+      pad.ids.push_back(id);
+      pad.positions.push_back(position++);
+    }
+  }
+}
+
+void Model::run_layer(Backend& backend, Scratchpad& pad, const ForwardInput& input,
+                      std::size_t index, const Tensor& hidden) const {
+  const Layer& layer = weights_.layers[index];
+  const float eps = config_.rms_norm_eps;
+  const std::int64_t num_tokens = hidden.dim(0);
+  const Tensor normed = pad.normed.view(backend, num_tokens, config_.hidden_size);
+  const Tensor sublayer = pad.sublayer.view(backend, num_tokens, config_.hidden_size);
+
+  for (std::size_t i = 0; i < pad.rows.size(); ++i) {
+    pad.rows[i].kv = input.rows[i].layers[static_cast<std::size_t>(layer.kv_layer)];
+  }
+  backend.rms_norm({.x = hidden, .weight = layer.input_norm, .eps = eps, .out = normed});
+  layer.attention->forward(backend, pad.attention, normed, pad.positions, pad.rows, sublayer);
+  backend.norm_add(
+      {.x = sublayer, .weight = layer.post_attention_norm, .eps = eps, .residual = hidden});
+
+  backend.rms_norm({.x = hidden, .weight = layer.pre_mlp_norm, .eps = eps, .out = normed});
+  layer.mlp->forward(backend, pad.mlp, normed, sublayer);
+  backend.norm_add({.x = sublayer,
+                    .weight = layer.post_mlp_norm,
+                    .eps = eps,
+                    .scale = layer.per_layer ? 1.0f : layer.scalar,
+                    .residual = hidden});
+  if (!layer.per_layer) return;
+
+  const auto first = static_cast<std::int64_t>(index) * num_tokens;
+  const Tensor gate = pad.per_layer.gate.view(backend, num_tokens, config_.per_layer_size);
+  backend.linear({.weight = layer.per_layer->gate.get(), .x = hidden, .out = gate});
+  backend.gelu_mul(
+      {.gate = gate, .up = pad.per_layer_inputs.rows(first, first + num_tokens), .out = gate});
+  backend.linear({.weight = layer.per_layer->projection.get(), .x = gate, .out = sublayer});
+  backend.norm_add({.x = sublayer,
+                    .weight = layer.per_layer->norm,
+                    .eps = eps,
+                    .scale = layer.scalar,
+                    .residual = hidden});
+}
+
+Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInput& input,
+                             const Tensor& hidden) const {
+  std::int64_t num_wanted = 0;
+  for (const ForwardRow& row : input.rows) {
+    if (row.wants_logits == WantsLogits::kAll)
+      num_wanted += static_cast<std::int64_t>(row.ids.size());
+    if (row.wants_logits == WantsLogits::kLast) ++num_wanted;
+  }
+  if (num_wanted == 0) return {};
+  const Tensor wanted = pad.wanted.view(backend, num_wanted, config_.hidden_size);
+  // The norm also collects the wanted rows; neighbours go in one call.
+  std::int64_t next = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  const auto flush = [&] {
+    if (begin == end) return;
+    backend.rms_norm({.x = hidden.rows(begin, end),
+                      .weight = weights_.final_norm,
+                      .eps = config_.rms_norm_eps,
+                      .out = wanted.rows(next, next + end - begin)});
+    next += end - begin;
+  };
+  for (std::size_t i = 0; i < input.rows.size(); ++i) {
+    if (input.rows[i].wants_logits == WantsLogits::kNone) continue;
+    const std::int64_t last = pad.rows[i].first_row + pad.rows[i].num_tokens;
+    const std::int64_t first =
+        input.rows[i].wants_logits == WantsLogits::kAll ? pad.rows[i].first_row : last - 1;
+    if (first != end) {
+      flush();
+      begin = first;
+    }
+    end = last;
+  }
+  flush();
+  if (input.observer != nullptr) (*input.observer)(config_.num_layers(), wanted);
+
+  const Tensor logits = pad.logits.view(backend, num_wanted, config_.vocab_size);
+  const Matrix* head = weights_.head ? weights_.head.get() : weights_.embedding.get();
+  backend.linear({.weight = head, .x = wanted, .out = logits});
+  if (config_.softcap) backend.softcap({.x = logits, .cap = *config_.softcap});
+  return logits;
+}
+
+Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput& input) const {
+  auto& pad = static_cast<Scratchpad&>(workspace);
+  gather(pad, input);
+  if (pad.ids.empty()) return {};
+  const auto num_tokens = static_cast<std::int64_t>(pad.ids.size());
+  const Tensor hidden = pad.hidden.view(backend, num_tokens, config_.hidden_size);
+  backend.embedding({.table = weights_.embedding.get(),
+                     .ids = pad.ids,
+                     .scale = config_.embedding_scale,
+                     .out = hidden});
+  if (weights_.per_layer) {
+    // Places of pictures and sound have no entry in the wide table.
+    pad.per_layer.ids = pad.ids;
+    for (TokenId& id : pad.per_layer.ids) {
+      const bool placeholder =
+          std::find(config_.placeholder_ids.begin(), config_.placeholder_ids.end(), id) !=
+          config_.placeholder_ids.end();
+      if (placeholder || id >= config_.per_layer_vocab) id = config_.padding_id;
+    }
+    pad.per_layer_inputs = compute_per_layer_inputs(backend, *weights_.per_layer, pad.per_layer,
+                                                    pad.per_layer.ids, hidden);
+  }
+  for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
+    if (input.observer != nullptr) (*input.observer)(static_cast<std::int64_t>(l), hidden);
+    run_layer(backend, pad, input, l, hidden);
+  }
+  return compute_logits(backend, pad, input, hidden);
+}
+
+}  // namespace flotilla::models::gemma4
