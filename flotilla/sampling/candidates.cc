@@ -1,0 +1,73 @@
+#include "flotilla/sampling/candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace flotilla::sampling {
+namespace {
+
+using Candidate = SamplerScratch::Candidate;
+
+constexpr std::size_t kRadixFrom = 512;  // below, comparing is faster
+
+bool precedes(const Candidate& a, const Candidate& b) {
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
+}
+
+// Ascending order of the result is descending order of the values.
+std::uint32_t radix_key(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);  // -0 becomes +0
+  const std::uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return ~ascending;
+}
+
+// Stable, so that equal values keep the ascending ids in which they were collected.
+void radix_sort(std::vector<Candidate>& items, std::vector<Candidate>& spare) {
+  constexpr int kBits = 11;
+  constexpr std::uint32_t kMask = (1u << kBits) - 1;
+  spare.resize(items.size());
+  for (int shift = 0; shift < 32; shift += kBits) {
+    std::array<std::size_t, 1u << kBits> begin{};
+    for (const Candidate& c : items) ++begin[radix_key(c.value) >> shift & kMask];
+    std::size_t sum = 0;
+    for (std::size_t& b : begin) {
+      const std::size_t count = b;
+      b = sum;
+      sum += count;
+    }
+    for (const Candidate& c : items) spare[begin[radix_key(c.value) >> shift & kMask]++] = c;
+    items.swap(spare);
+  }
+}
+
+}  // namespace
+
+std::size_t index_of_largest(std::span<const float> values) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (values[i] > values[best]) best = i;
+  }
+  return best;
+}
+
+void collect_candidates(std::span<const float> values, double threshold, int limit,
+                        SamplerScratch& scratch) {
+  std::vector<Candidate>& out = scratch.candidates;
+  out.clear();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= threshold) out.push_back({values[i], static_cast<TokenId>(i)});
+  }
+  if (limit > 0 && out.size() > static_cast<std::size_t>(limit)) {
+    std::nth_element(out.begin(), out.begin() + (limit - 1), out.end(), precedes);
+    out.resize(static_cast<std::size_t>(limit));
+    std::sort(out.begin(), out.end(), precedes);
+  } else if (out.size() < kRadixFrom) {
+    std::sort(out.begin(), out.end(), precedes);
+  } else {
+    radix_sort(out, scratch.sorting);
+  }
+}
+
+}  // namespace flotilla::sampling

@@ -1,0 +1,233 @@
+#include "flotilla/sampling/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "flotilla/sampling/exact_math.h"
+#include "flotilla/sampling/logprobs.h"
+#include "flotilla/sampling/philox.h"
+
+namespace flotilla::sampling {
+namespace {
+
+std::vector<float> random_row(std::mt19937& random, std::size_t size, float spread = 4.0f) {
+  std::normal_distribution<float> normal(0.0f, spread);
+  std::vector<float> row(size);
+  for (float& v : row) v = normal(random);
+  return row;
+}
+
+TokenId pick(const SamplingParams& params, std::span<const float> row, std::uint64_t index = 0) {
+  SamplerScratch scratch;
+  Sampler sampler(params, {});
+  for (std::uint64_t i = 0; i < index; ++i) sampler.accept(0);
+  return *sampler.sample(row, {}, scratch);
+}
+
+// The documented definition with a full sort and no shortcuts.
+TokenId by_definition(const SamplingParams& p, std::span<const float> row, std::uint64_t index) {
+  std::vector<TokenId> ids(row.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto value = [&](TokenId id) { return row[static_cast<std::size_t>(id)]; };
+  std::sort(ids.begin(), ids.end(), [&](TokenId a, TokenId b) {
+    return value(a) != value(b) ? value(a) > value(b) : a < b;
+  });
+  if (p.temperature < 1e-6) return ids[0];
+  if (p.top_k > 0) ids.resize(std::min(ids.size(), static_cast<std::size_t>(p.top_k)));
+  std::vector<double> w;
+  for (const TokenId id : ids) {
+    const double gap = (value(id) - static_cast<double>(value(ids[0]))) / p.temperature;
+    if (gap < -32) break;
+    w.push_back(exact_exp(gap));
+  }
+  if (p.top_p < 1) {
+    const double all = std::accumulate(w.begin(), w.end(), 0.0);
+    double sum = 0;
+    std::size_t n = 0;
+    while (n < w.size() && sum < p.top_p * all) sum += w[n++];
+    w.resize(n);
+  }
+  std::erase_if(w, [&](double x) { return x < p.min_p; });
+  const double point = uniform(p.seed, p.choice, index) * std::accumulate(w.begin(), w.end(), 0.0);
+  double sum = 0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    sum += w[i];
+    if (sum > point) return ids[i];
+  }
+  return ids[w.size() - 1];
+}
+
+TEST(Sampler, EqualsItsDefinition) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    auto row = random_row(random, 2 + random() % 3000);
+    if (round % 3 == 0) {
+      for (float& v : row) v = std::round(v);  // many ties
+    }
+    SamplingParams p;
+    p.temperature = std::array{0.0, 1e-30, 0.1, 0.7, 1.0, 2.0, 1e9}[random() % 7];
+    p.top_k = std::array{0, 0, 1, 5, 64, 5000}[random() % 6];
+    p.top_p = std::array{1.0, 0.95, 0.5, 1e-9}[random() % 4];
+    p.min_p = std::array{0.0, 0.0, 0.05, 1.0}[random() % 4];
+    p.seed = random();
+    p.choice = static_cast<std::uint32_t>(random() % 3);
+    const std::uint64_t index = random() % 4;
+    ASSERT_EQ(pick(p, row, index), by_definition(p, row, index)) << "round " << round;
+  }
+}
+
+TEST(Sampler, GreedyTakesTheLowerIdOfATie) {
+  const std::vector<float> row{1, 3, 2, 3};
+  EXPECT_EQ(pick({.temperature = 0}, row), 1);
+  EXPECT_EQ(pick({.temperature = 1e-30}, row), 1);
+  EXPECT_EQ(pick({.temperature = 5, .top_k = 1}, row), 1);
+}
+
+TEST(Sampler, FollowsTheDistribution) {
+  const std::vector<float> row{0.0f, std::log(2.0f), std::log(3.0f), std::log(4.0f)};
+  std::map<TokenId, int> counts;
+  SamplingParams p;
+  for (std::uint64_t seed = 0; seed < 40000; ++seed) {
+    p.seed = seed;
+    ++counts[pick(p, row)];
+  }
+  for (int id = 0; id < 4; ++id) EXPECT_NEAR(counts[id] / 40000.0, (id + 1) / 10.0, 0.01);
+}
+
+TEST(Sampler, SeedsGiveTheSameTokensOnEveryMachine) {
+  std::mt19937 random(77);  // its sequence is fixed by the standard
+  std::vector<float> row(1000);
+  for (float& v : row) v = static_cast<float>(random() % 4096) / 256.0f - 8.0f;
+  const auto tokens = [&](SamplingParams p) {
+    std::vector<TokenId> out;
+    for (std::uint64_t i = 0; i < 8; ++i) out.push_back(pick(p, row, i));
+    return out;
+  };
+  const std::vector<TokenId> plain = tokens({.seed = 42});
+  const std::vector<TokenId> cut =
+      tokens({.temperature = 0.8, .top_p = 0.9, .top_k = 50, .seed = 42});
+  EXPECT_EQ(plain, (std::vector<TokenId>{188, 356, 215, 933, 82, 118, 344, 151}));
+  EXPECT_EQ(cut, (std::vector<TokenId>{424, 320, 226, 401, 948, 948, 333, 859}));
+}
+
+TEST(Sampler, ChoicesOfOneSeedDifferAndRepeat) {
+  std::mt19937 random(5);
+  const auto row = random_row(random, 500, 1.0f);
+  const auto run = [&](std::uint32_t choice) {
+    std::vector<TokenId> out;
+    for (std::uint64_t i = 0; i < 20; ++i)
+      out.push_back(pick({.seed = 7, .choice = choice}, row, i));
+    return out;
+  };
+  EXPECT_NE(run(0), run(1));
+  EXPECT_NE(run(1), run(2));
+  EXPECT_EQ(run(2), run(2));
+}
+
+TEST(Sampler, NeighboursDoNotDisturbASeed) {
+  std::mt19937 random(6);
+  const auto row = random_row(random, 300, 1.0f);
+  SamplerScratch shared;
+  Sampler alone({.seed = 42}, {});
+  Sampler with_others({.seed = 42}, {});
+  Sampler other({.top_k = 3, .repetition_penalty = 1.3, .seed = 9}, std::vector<TokenId>{1, 2});
+  for (int i = 0; i < 50; ++i) {
+    SamplerScratch own;
+    const TokenId expected = *alone.sample(row, {}, own);
+    other.accept(*other.sample(random_row(random, 300), {}, shared));
+    const TokenId token = *with_others.sample(row, {}, shared);
+    ASSERT_EQ(token, expected);
+    alone.accept(token);
+    with_others.accept(token);
+  }
+}
+
+TEST(Sampler, PenaltiesAreAsOpenAiAndCtrlDefineThem) {
+  SamplerScratch scratch;
+  const std::vector<float> row{2.0f, 1.9f, -1.0f, -1.1f};
+  {
+    // The prompt counts for repetition: 2.0 / 1.25 < 1.9.
+    Sampler sampler({.temperature = 0, .repetition_penalty = 1.25}, std::vector<TokenId>{0, 0, 0});
+    EXPECT_EQ(*sampler.sample(row, {}, scratch), 1);
+    // A negative logit moves away from zero.
+    Sampler negative({.temperature = 0, .repetition_penalty = 1.25}, std::vector<TokenId>{0, 1, 2});
+    EXPECT_EQ(*negative.sample(std::vector<float>{-2, -2, -1, -1.1f}, {}, scratch), 3);
+  }
+  {
+    // Presence and frequency: only what was generated.
+    Sampler sampler({.temperature = 0, .presence_penalty = 0.2}, std::vector<TokenId>{0});
+    EXPECT_EQ(*sampler.sample(row, {}, scratch), 0);
+    sampler.accept(0);
+    EXPECT_EQ(*sampler.sample(row, {}, scratch), 1);
+    sampler.accept(1);
+    EXPECT_EQ(*sampler.sample(row, {}, scratch), 0);
+    Sampler frequency({.temperature = 0, .frequency_penalty = 0.06}, {});
+    frequency.accept(0);
+    EXPECT_EQ(*frequency.sample(row, {}, scratch), 0);
+    frequency.accept(0);
+    EXPECT_EQ(*frequency.sample(row, {}, scratch), 1);
+  }
+}
+
+TEST(Sampler, BiasAndBansSteer) {
+  SamplerScratch scratch;
+  const std::vector<float> row{1, 2, 3};
+  Sampler biased({.temperature = 0, .logit_bias = {{0, 2.5}}}, {});
+  EXPECT_EQ(*biased.sample(row, {}, scratch), 0);
+  Sampler plain({.temperature = 0}, {});
+  EXPECT_EQ(*plain.sample(row, std::vector<TokenId>{2}, scratch), 1);
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Sampler hot({.temperature = 100, .seed = seed}, {});
+    EXPECT_NE(*hot.sample(row, std::vector<TokenId>{1}, scratch), 1);
+  }
+  EXPECT_FALSE(plain.sample(row, std::vector<TokenId>{0, 1, 2}, scratch).ok());
+}
+
+TEST(Sampler, ARowThatIsNotFiniteIsAModelFault) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  SamplerScratch scratch;
+  for (const float bad : {nan, inf, -inf}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{63}, std::size_t{99}}) {
+      std::vector<float> row(100, 1.0f);
+      row[at] = bad;
+      for (const double temperature : {0.0, 1.0}) {
+        const auto token = Sampler({.temperature = temperature}, {}).sample(row, {}, scratch);
+        ASSERT_FALSE(token.ok());
+        EXPECT_EQ(token.error().code, ErrorCode::kModelFault);
+        EXPECT_NE(token.error().message.find("at token " + std::to_string(at)), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(Logprobs, AreOfTheRawDistributionAndContainTheChosen) {
+  SamplerScratch scratch;
+  const std::vector<float> row{std::log(1.0f), std::log(2.0f), std::log(5.0f), std::log(2.0f)};
+  const RowLogprobs out = row_logprobs(row, 0, 3, scratch);
+  EXPECT_NEAR(out.chosen, std::log(0.1), 1e-6);
+  ASSERT_EQ(out.top.size(), 3u);
+  EXPECT_EQ(out.top[0].first, 2);
+  EXPECT_EQ(out.top[1].first, 1);  // ties to the lower id
+  EXPECT_EQ(out.top[2].first, 3);
+  EXPECT_NEAR(out.top[0].second, std::log(0.5), 1e-6);
+}
+
+TEST(Logprobs, ImpossibleTokensAreFloored) {
+  SamplerScratch scratch;
+  const std::vector<float> row{0, -3e38f, 1};
+  const RowLogprobs out = row_logprobs(row, 1, 20, scratch);
+  EXPECT_EQ(out.chosen, -9999.0);
+  ASSERT_EQ(out.top.size(), 3u);  // the vocabulary is smaller than what was asked for
+  EXPECT_EQ(out.top[2].second, -9999.0);
+  for (const auto& [id, logprob] : out.top) EXPECT_TRUE(std::isfinite(logprob));
+}
+
+}  // namespace
+}  // namespace flotilla::sampling
