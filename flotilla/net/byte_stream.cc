@@ -11,9 +11,9 @@
 #include <cstring>
 #include <optional>
 
-#include "flotilla/net/asio_internal.h"
-#include "flotilla/net/socket_internal.h"
-#include "flotilla/net/tls_internal.h"
+#include "flotilla/net/asio_internal.inc"
+#include "flotilla/net/socket_internal.inc"
+#include "flotilla/net/tls_internal.inc"
 
 namespace flotilla::net {
 

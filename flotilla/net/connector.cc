@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "flotilla/base/text.h"
-#include "flotilla/net/asio_internal.h"
-#include "flotilla/net/socket_internal.h"
+#include "flotilla/net/asio_internal.inc"
+#include "flotilla/net/socket_internal.inc"
 
 namespace flotilla::net {
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "flotilla/log/log.h"
-#include "flotilla/net/asio_internal.h"
+#include "flotilla/net/asio_internal.inc"
 #include "flotilla/net/http_connection.h"
-#include "flotilla/net/socket_internal.h"
+#include "flotilla/net/socket_internal.inc"
 #include "flotilla/net/tls_context.h"
 
 namespace flotilla::net {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "flotilla/base/check.h"
-#include "flotilla/net/asio_internal.h"
+#include "flotilla/net/asio_internal.inc"
 
 namespace flotilla::net {
 

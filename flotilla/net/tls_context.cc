@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "flotilla/base/text.h"
-#include "flotilla/net/tls_internal.h"
+#include "flotilla/net/tls_internal.inc"
 #include "flotilla/net/ws_client.h"
 
 namespace flotilla::net {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "flotilla/net/asio_internal.h"
+#include "flotilla/net/asio_internal.inc"
 #include "flotilla/net/ws_session_impl.h"
 
 namespace flotilla::net {
