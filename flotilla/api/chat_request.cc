@@ -78,7 +78,7 @@ Status parse_stream(const bj::value& body, ChatRequest& request) {
                json::get_bool(*options, "continuous_usage_stats", "stream_options"));
   if (continuous.value_or(false)) {
     return unsupported("stream_options.continuous_usage_stats",
-                       "'continuous_usage_stats' is not supported");
+                       "'stream_options.continuous_usage_stats' is not supported");
   }
   return ok_status();
 }

@@ -1,5 +1,5 @@
-// What the HTTP surface asks of whoever runs models: `flotilla serve` with engines in the process, the coordinator with
-// nodes of the fleet.
+// What the HTTP surface asks of whoever runs models: `flotilla serve` with engines in the process,
+// the coordinator with nodes of the fleet.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,28 @@
 #include <vector>
 
 #include "flotilla/api/chat_request.h"
+#include "flotilla/api/chat_response.h"
+#include "flotilla/api/model_list.h"
 #include "flotilla/base/error.h"
 #include "flotilla/base/result.h"
 
 namespace flotilla::serving {
 
-struct ModelEntry {
-  std::string id;
-  std::int64_t created = 0;
-  std::string owned_by = "flotilla";
-  std::int64_t context_length = 0;
-};
+using ModelEntry = api::ModelInfo;
 
-// One piece of a running choice, already free of family syntax. Mirrors the Tokens frame of the link.
+// One piece of a running choice, already free of family syntax. Mirrors the Tokens frame of the
+// link.
 struct ChatDelta {
   enum class Channel { kContent, kReasoning, kToolCall };
   Channel channel = Channel::kContent;
   std::string text;
   int call_index = -1;
-  std::string call_id;    // with the first piece of a call
+  std::string call_id;  // with the first piece of a call; the surface makes one up when it is empty
   std::string call_name;  // with the first piece of a call
 };
 
-struct ChatLogprob {
-  std::int32_t id = 0;
-  double logprob = 0;
-  std::string bytes;
-  std::vector<ChatLogprob> top = {};
-};
-
-struct ChatUsage {
-  std::int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, reasoning_tokens = 0;
-};
+using ChatLogprob = api::TokenLogprob;
+using ChatUsage = api::Usage;
 
 struct ChatFinish {
   enum class Reason { kStop, kLength, kToolCalls, kCancelled, kError };
@@ -71,8 +61,10 @@ struct Caller {
 class ChatStream {
  public:
   virtual ~ChatStream() = default;
+  // Idempotent; also when everything has finished.
   virtual void cancel() = 0;
-  // After an event callback returned false: the reader has room again.
+  // After an event callback returned false: the reader has room again. May come from another thread
+  // while that callback is still returning; it must not be lost then.
   virtual void resume() = 0;
 };
 
@@ -80,13 +72,16 @@ class ChatBackend {
  public:
   virtual ~ChatBackend() = default;
   virtual std::vector<ModelEntry> models() const = 0;
-  // Starts all choices. Must not block. `on_event` runs on any one thread at a time, never inside this call; an error
-  // before the first content arrives as a finish with kError and is turned into an HTTP status. Returning false asks for
-  // a pause.
+  // Starts all choices; never returns null. Must not block. `on_event` runs on any one thread at a
+  // time, never inside this call; an error before the first content (an unknown model too:
+  // kNotFound with param "model") arrives as a finish with kError and is turned into an HTTP
+  // status. Returning false asks for a pause.
   virtual std::unique_ptr<ChatStream> start(api::ChatRequest request, const Caller& caller,
                                             std::function<bool(ChatEvent)> on_event) = 0;
-  // nullopt: no keys are configured, everybody is the local user. Otherwise the caller for a key, or an error. Must not
-  // block on a database: called on the I/O thread.
+  // The caller for a key; for nullopt (no key was sent) the local user where no keys are
+  // configured. Without configured keys every key is the local user too. Otherwise
+  // kUnauthenticated. Must not block on a database: called on the I/O thread. `request_id` is
+  // filled in by the surface.
   virtual Result<Caller> authenticate(std::optional<std::string_view> key) const = 0;
   virtual bool ready(std::string* why_not) const = 0;  // for /readyz
 };

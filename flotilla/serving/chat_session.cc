@@ -1,0 +1,302 @@
+#include "flotilla/serving/chat_session.h"
+
+#include <algorithm>
+
+#include "flotilla/api/errors.h"
+#include "flotilla/api/limits.h"
+#include "flotilla/base/check.h"
+#include "flotilla/json/json.h"
+#include "flotilla/log/log.h"
+#include "flotilla/serving/ids.h"
+#include "flotilla/serving/replies.h"
+
+#include <boost/json/value.hpp>
+
+namespace flotilla::serving {
+namespace {
+
+constexpr std::size_t kMaxInbox =
+    256;  // events that wait for the lane before the backend is asked to pause
+constexpr unsigned kClientClosed = 499;  // in the log only; nobody is there to read it
+
+}  // namespace
+
+ChatSession::ChatSession(const Context& context, std::shared_ptr<net::HttpExchange> exchange,
+                         std::unique_ptr<Lane> lane, Caller caller, net::Headers base_headers)
+    : context_(context),
+      exchange_(std::move(exchange)),
+      lane_(std::move(lane)),
+      caller_(std::move(caller)),
+      base_headers_(std::move(base_headers)),
+      started_(context.clock.now()),
+      last_write_(started_) {}
+
+ChatSession::~ChatSession() = default;
+
+void ChatSession::start() {
+  if (!context_.sessions.insert(shared_from_this())) {
+    lane_->post([self = shared_from_this()] {
+      self->fail({ErrorCode::kUnavailable, "the server is stopping"});
+    });
+    return;
+  }
+  // Weak: the exchange lives in the session.
+  const std::weak_ptr<ChatSession> weak = weak_from_this();
+  exchange_->set_callbacks(
+      [weak] {
+        if (auto self = weak.lock()) self->lane_->post([self] { self->client_left(); });
+      },
+      [weak] {
+        if (auto self = weak.lock()) self->lane_->post([self] { self->on_drained(); });
+      });
+  lane_->post([self = shared_from_this()] { self->begin(); });
+}
+
+void ChatSession::stop(Error error) {
+  lane_->post([self = shared_from_this(), error = std::move(error)] { self->fail(error); });
+}
+
+void ChatSession::begin() {
+  if (done_) return;
+  if (auto status = begin_work(); !status.ok()) fail(status.error());
+}
+
+Status ChatSession::begin_work() {
+  const std::string& text = exchange_->request().body;
+  FLOTILLA_TRY(const boost::json::value body,
+               json::parse(text, {.max_bytes = context_.options.max_body_bytes,
+                                  .max_depth = api::kMaxBodyDepth}));
+  FLOTILLA_TRY(api::ChatRequest request, api::parse_chat_request(body));
+
+  streaming_ = request.stream;
+  choices_.resize(static_cast<std::size_t>(request.n));
+  api::ResponseHead head{.id = random_id("chatcmpl-"),
+                         .model = request.model,
+                         .created = context_.clock.unix_seconds(),
+                         .logprobs = request.logprobs,
+                         .return_token_ids = request.return_token_ids,
+                         .include_usage = request.include_usage};
+  if (streaming_) {
+    renderer_.emplace(std::move(head), request.n, request.parallel_tool_calls);
+    if (context_.options.keepalive_after.count() > 0) arm_timer(context_.options.keepalive_after);
+  } else {
+    collector_.emplace(std::move(head), request.n, request.parallel_tool_calls);
+  }
+  stream_ = context_.backend.start(std::move(request), caller_,
+                                   [weak = weak_from_this()](ChatEvent event) {
+                                     auto self = weak.lock();
+                                     return self ? self->on_event(std::move(event)) : true;
+                                   });
+  FLOTILLA_CHECK(stream_ != nullptr, "ChatBackend::start returned no stream");
+  return ok_status();
+}
+
+bool ChatSession::on_event(ChatEvent event) {
+  bool must_post = false;
+  bool room = true;
+  {
+    std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(event));
+    must_post = !std::exchange(drain_posted_, true);
+    room = !reader_full_ && inbox_.size() < kMaxInbox;
+    if (!room) paused_ = true;
+  }
+  if (must_post) lane_->post([self = shared_from_this()] { self->drain(); });
+  return room;
+}
+
+void ChatSession::drain() {
+  std::vector<ChatEvent> events;
+  {
+    std::lock_guard lock(mutex_);
+    events.swap(inbox_);
+    drain_posted_ = false;
+  }
+  std::string frames;  // one write for all events that had gathered
+  for (ChatEvent& event : events) {
+    if (done_) return;
+    handle(event, frames);
+  }
+  if (done_) return;
+  if (!frames.empty()) write(std::move(frames));
+  after_writing();
+}
+
+void ChatSession::handle(ChatEvent& event, std::string& frames) {
+  num_tokens_seen_ += static_cast<std::int64_t>(event.ids.size());
+  const auto index = static_cast<std::size_t>(event.choice);
+  const auto fail_after_frames = [&](const Error& error) {
+    // What came before the failure is good and belongs to the client.
+    if (!frames.empty()) write(std::move(frames));
+    fail(error);
+  };
+  if (event.choice < 0 || index >= choices_.size() || choices_[index].finished) {
+    fail_after_frames(
+        {ErrorCode::kInternal, "the backend sent an event of a choice that is not running"});
+    return;
+  }
+  if (event.finish) {
+    choices_[index].usage = event.finish->usage;
+    if (event.finish->error) {
+      fail_after_frames(*event.finish->error);
+      return;
+    }
+    if (event.finish->reason == ChatFinish::Reason::kError) {
+      fail_after_frames({ErrorCode::kInternal, "the generation failed"});
+      return;
+    }
+    if (event.finish->reason == ChatFinish::Reason::kCancelled) {
+      fail_after_frames({ErrorCode::kCancelled, "the server cancelled the generation"});
+      return;
+    }
+  }
+  const Status status = streaming_ ? renderer_->append(event, frames) : collector_->add(event);
+  if (!status.ok()) {
+    fail_after_frames(status.error());
+    return;
+  }
+  if (event.finish) {
+    choices_[index].finished = true;
+    if (++num_finished_ == choices_.size()) complete(frames);
+  }
+}
+
+void ChatSession::after_writing() {
+  bool resume = false;
+  {
+    std::lock_guard lock(mutex_);
+    resume = paused_ && !reader_full_;
+    if (resume) paused_ = false;
+  }
+  if (resume && stream_ != nullptr) stream_->resume();
+}
+
+void ChatSession::on_drained() {
+  if (done_) return;
+  {
+    std::lock_guard lock(mutex_);
+    reader_full_ = false;
+  }
+  after_writing();
+}
+
+void ChatSession::arm_timer(std::chrono::milliseconds delay) {
+  lane_->after(delay, [weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->on_timer();
+  });
+}
+
+void ChatSession::on_timer() {
+  if (done_) return;
+  const auto interval = context_.options.keepalive_interval;
+  if (committed_) {
+    const auto idle =
+        std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.now() - last_write_);
+    if (idle < interval) {
+      arm_timer(interval - idle);
+      return;
+    }
+  }
+  bool reader_full = false;
+  {
+    std::lock_guard lock(mutex_);
+    reader_full = reader_full_;
+  }
+  if (!reader_full) {
+    write(std::string(api::kKeepAliveFrame));
+    if (done_) return;
+  }
+  if (interval.count() > 0) arm_timer(interval);
+}
+
+void ChatSession::commit() {
+  if (std::exchange(committed_, true)) return;
+  net::HttpResponse head{.status = 200, .headers = base_headers_, .body = {}};
+  head.headers.add("Content-Type", "text/event-stream; charset=utf-8");
+  head.headers.add("Cache-Control", "no-cache");
+  head.headers.add("X-Accel-Buffering", "no");
+  exchange_->begin_stream(std::move(head));
+  if (context_.options.keepalive_interval.count() > 0)
+    arm_timer(context_.options.keepalive_interval);
+}
+
+void ChatSession::write(std::string frames) {
+  commit();
+  last_write_ = context_.clock.now();
+  const bool room = exchange_->write(std::move(frames));
+  std::lock_guard lock(mutex_);
+  reader_full_ = !room;  // on_drained() comes by way of the lane, so never before this
+}
+
+void ChatSession::complete(std::string& frames) {
+  if (streaming_) {
+    renderer_->append_end(total_usage(), frames);
+    write(std::move(frames));
+    exchange_->end();
+  } else {
+    net::HttpResponse response = json_reply(200, collector_->render(total_usage()));
+    response.headers.entries.insert(response.headers.entries.end(), base_headers_.entries.begin(),
+                                    base_headers_.entries.end());
+    exchange_->send(std::move(response));
+  }
+  close(200, "ok");
+}
+
+void ChatSession::fail(const Error& error) {
+  if (done_) return;
+  if (error.code == ErrorCode::kInternal) {
+    log::error("request_failed", {{"request", caller_.request_id}, {"reason", error.message}});
+  }
+  if (committed_) {
+    write(api::error_frame(error));
+    exchange_->end();
+    close(200, to_string(error.code));
+    return;
+  }
+  net::HttpResponse response = error_reply(error);
+  const unsigned status = response.status;
+  response.headers.entries.insert(response.headers.entries.end(), base_headers_.entries.begin(),
+                                  base_headers_.entries.end());
+  exchange_->send(std::move(response));
+  close(status, to_string(error.code));
+}
+
+void ChatSession::client_left() {
+  if (!done_) close(kClientClosed, "client_left");
+}
+
+void ChatSession::close(unsigned status, std::string_view outcome) {
+  done_ = true;
+  lane_->cancel_timer();
+  if (stream_ != nullptr) {
+    if (num_finished_ < choices_.size()) stream_->cancel();
+    stream_.reset();
+  }
+  const api::Usage usage = total_usage();
+  const auto elapsed =
+      std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.now() - started_);
+  log::info("request", {{"request", caller_.request_id},
+                        {"route", "chat_completions"},
+                        {"status", status},
+                        {"outcome", outcome},
+                        {"stream", streaming_},
+                        {"prompt_tokens", usage.prompt_tokens},
+                        {"completion_tokens", std::max(usage.completion_tokens, num_tokens_seen_)},
+                        {"ms", elapsed.count()}});
+  context_.sessions.erase(shared_from_this());
+}
+
+api::Usage ChatSession::total_usage() const {
+  api::Usage total;
+  for (const Choice& choice : choices_) {
+    // All choices share one prompt.
+    total.prompt_tokens = std::max(total.prompt_tokens, choice.usage.prompt_tokens);
+    total.completion_tokens += choice.usage.completion_tokens;
+    total.reasoning_tokens += choice.usage.reasoning_tokens;
+  }
+  // What the first choice found in a cache; the others find the first one's prompt there.
+  if (!choices_.empty()) total.cached_tokens = choices_[0].usage.cached_tokens;
+  return total;
+}
+
+}  // namespace flotilla::serving

@@ -1,0 +1,210 @@
+#include "flotilla/serving/http_surface.h"
+
+#include <algorithm>
+
+#include "flotilla/api/json_text.h"
+#include "flotilla/api/model_list.h"
+#include "flotilla/log/log.h"
+#include "flotilla/serving/access.h"
+#include "flotilla/serving/ids.h"
+#include "flotilla/serving/replies.h"
+
+namespace flotilla::serving {
+namespace {
+
+enum class Target { kChat, kModels, kModel, kHealth, kReady, kMetrics };
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::chrono::milliseconds kStopPatience{5'000};
+
+}  // namespace
+
+struct HttpSurface::Route {
+  std::string_view path;
+  Target target;
+  std::string_view name;    // in the log: never the path itself, which is the client's text
+  std::string_view method;  // besides OPTIONS
+  bool needs_key;
+
+  static const Route* find(std::string_view path) {
+    static constexpr Route kRoutes[] = {
+        {"/v1/chat/completions", Target::kChat, "chat_completions", "POST", true},
+        {"/v1/models", Target::kModels, "models", "GET", true},
+        {"/healthz", Target::kHealth, "healthz", "GET", false},
+        {"/health", Target::kHealth, "healthz", "GET", false},
+        {"/readyz", Target::kReady, "readyz", "GET", false},
+        {"/metrics", Target::kMetrics, "metrics", "GET", false},
+    };
+    static constexpr Route kModelRoute = {kModelPrefix, Target::kModel, "model", "GET", true};
+    for (const Route& route : kRoutes) {
+      if (route.path == path) return &route;
+    }
+    // Model ids contain slashes: everything after the prefix is the id.
+    return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kModelRoute
+                                                                               : nullptr;
+  }
+};
+
+struct HttpSurface::Exchange {
+  std::shared_ptr<net::HttpExchange> http;
+  std::string request_id;
+  net::Headers headers;  // for every answer
+  Clock::Instant started;
+};
+
+HttpSurface::HttpSurface(ChatBackend& backend, const Clock& clock, LaneFactory lanes,
+                         SurfaceOptions options)
+    : backend_(backend),
+      clock_(clock),
+      lanes_(std::move(lanes)),
+      options_(std::move(options)),
+      cors_(options_.allowed_origins) {}
+
+HttpSurface::~HttpSurface() {
+  for (const auto& session : sessions_.close())
+    session->stop({ErrorCode::kUnavailable, "the server is stopping"});
+  if (!sessions_.wait_until_empty(kStopPatience)) {
+    log::error("requests_still_running_at_stop", {{"num_requests", sessions_.size()}});
+  }
+}
+
+void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
+  const net::HttpRequest& request = http->request();
+  Exchange in{.http = std::move(http), .request_id = {}, .headers = {}, .started = clock_.now()};
+  const auto wanted_id = request.headers.find("x-request-id");
+  in.request_id =
+      wanted_id && is_request_id(*wanted_id) ? std::string(*wanted_id) : random_id("req_");
+  in.headers.add("x-request-id", in.request_id);
+  cors_.add_headers(request, in.headers);
+
+  const Route* route = Route::find(request.path);
+  if (route == nullptr || (route->target == Target::kMetrics && !options_.metrics)) {
+    answer(in, "unknown",
+           protocol_error_reply(404, "unknown URL; chat completions are at /v1/chat/completions"));
+    return;
+  }
+  if (request.method == "OPTIONS") {
+    answer(in, route->name, cors_.preflight(request, std::string(route->method) + ", OPTIONS"));
+    return;
+  }
+  if (request.method != route->method) {
+    net::HttpResponse response =
+        protocol_error_reply(405, "this URL answers " + std::string(route->method) + " only");
+    response.headers.add("Allow", std::string(route->method) + ", OPTIONS");
+    answer(in, route->name, std::move(response));
+    return;
+  }
+  Caller caller;
+  if (route->needs_key) {
+    auto found = identify(request);
+    if (!found.ok()) {
+      answer(in, route->name, error_reply(found.error()));
+      return;
+    }
+    caller = std::move(found).value();
+    caller.request_id = in.request_id;
+  }
+  switch (route->target) {
+    case Target::kChat:
+      serve_chat(in, std::move(caller));
+      return;
+    case Target::kModels:
+      answer(in, route->name, serve_models());
+      return;
+    case Target::kModel:
+      answer(in, route->name,
+             serve_model(std::string_view(request.path).substr(kModelPrefix.size())));
+      return;
+    case Target::kHealth:
+      answer(in, route->name, json_reply(200, R"({"status":"ok"})"));
+      return;
+    case Target::kReady:
+      answer(in, route->name, serve_readyz());
+      return;
+    case Target::kMetrics: {
+      net::HttpResponse response{.status = 200, .headers = {}, .body = options_.metrics()};
+      response.headers.add("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+      answer(in, route->name, std::move(response));
+      return;
+    }
+  }
+}
+
+void HttpSurface::answer(const Exchange& in, std::string_view route,
+                         net::HttpResponse response) const {
+  response.headers.entries.insert(response.headers.entries.end(), in.headers.entries.begin(),
+                                  in.headers.entries.end());
+  const auto elapsed =
+      std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - in.started);
+  // Probes come every few seconds and say nothing while they succeed.
+  const bool is_probe = route == "healthz" || route == "readyz" || route == "metrics";
+  if (is_probe && response.status < 400) {
+    log::debug("request",
+               {{"request", in.request_id}, {"route", route}, {"status", response.status}});
+  } else {
+    log::info("request", {{"request", in.request_id},
+                          {"route", route},
+                          {"status", response.status},
+                          {"ms", elapsed.count()}});
+  }
+  in.http->send(std::move(response));
+}
+
+Result<Caller> HttpSurface::identify(const net::HttpRequest& request) const {
+  const Credentials credentials = read_credentials(request.headers);
+  if (credentials.key) return backend_.authenticate(*credentials.key);
+  // Without a usable key only a surface without keys lets anybody in.
+  auto local = backend_.authenticate(std::nullopt);
+  if (!local.ok()) {
+    return credentials.malformed
+               ? Error{ErrorCode::kUnauthenticated,
+                       "the API key is empty, malformed, or two different ones were sent"}
+               : Error{ErrorCode::kUnauthenticated,
+                       "no API key; send it as 'Authorization: Bearer KEY'"};
+  }
+  if (cors_.is_foreign(request)) {
+    return Error{ErrorCode::kPermissionDenied,
+                 "web pages of this origin are not allowed to call the server"};
+  }
+  return local;
+}
+
+void HttpSurface::serve_chat(const Exchange& in, Caller caller) {
+  const net::HttpRequest& request = in.http->request();
+  const auto encoding = request.headers.find("content-encoding");
+  if (encoding && *encoding != "identity") {
+    answer(in, "chat_completions",
+           protocol_error_reply(415, "compressed request bodies are not supported"));
+    return;
+  }
+  if (request.body.size() > options_.session.max_body_bytes) {
+    answer(in, "chat_completions",
+           protocol_error_reply(413, "the body of " + std::to_string(request.body.size()) +
+                                         " bytes exceeds the limit of " +
+                                         std::to_string(options_.session.max_body_bytes)));
+    return;
+  }
+  const ChatSession::Context context{backend_, clock_, options_.session, sessions_};
+  std::make_shared<ChatSession>(context, in.http, lanes_(), std::move(caller), in.headers)->start();
+}
+
+net::HttpResponse HttpSurface::serve_models() const {
+  return json_reply(200, api::render_model_list(backend_.models()));
+}
+
+net::HttpResponse HttpSurface::serve_model(std::string_view id) const {
+  for (const ModelEntry& model : backend_.models()) {
+    if (model.id == id) return json_reply(200, api::render_model(model));
+  }
+  return error_reply({ErrorCode::kNotFound, "there is no model of this name", "model"});
+}
+
+net::HttpResponse HttpSurface::serve_readyz() const {
+  std::string why_not;
+  if (backend_.ready(&why_not)) return json_reply(200, R"({"status":"ready"})");
+  std::string body = R"({"status":"not ready","reason":)";
+  api::append_json_string(body, why_not);
+  return json_reply(503, body + "}");
+}
+
+}  // namespace flotilla::serving

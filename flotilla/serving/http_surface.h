@@ -1,0 +1,64 @@
+// The HTTP surface that clients see: routes, keys, CORS, request ids. `flotilla serve` and the
+// coordinator each put their ChatBackend under it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flotilla/base/clock.h"
+#include "flotilla/net/http.h"
+#include "flotilla/serving/chat_backend.h"
+#include "flotilla/serving/chat_session.h"
+#include "flotilla/serving/cors.h"
+#include "flotilla/serving/lane.h"
+
+namespace flotilla::serving {
+
+struct SurfaceOptions {
+  SessionOptions session;
+  std::vector<std::string> allowed_origins;  // see CorsPolicy
+  std::function<std::string()>
+      metrics;  // the text of /metrics; absent: no such route. Called on I/O threads.
+};
+
+// Thread-safe. `backend` and `clock` must outlive it, and the lanes' runtime must still run when it
+// is destroyed.
+class HttpSurface {
+ public:
+  HttpSurface(ChatBackend& backend, const Clock& clock, LaneFactory lanes, SurfaceOptions options);
+  // Fails what is running and waits for it. Destroy the HttpServer first.
+  ~HttpSurface();
+  HttpSurface(const HttpSurface&) = delete;
+  HttpSurface& operator=(const HttpSurface&) = delete;
+
+  // For net::HttpServer.
+  void handle(std::shared_ptr<net::HttpExchange> exchange);
+  net::HttpHandler handler() {
+    return [this](std::shared_ptr<net::HttpExchange> exchange) { handle(std::move(exchange)); };
+  }
+
+  std::size_t num_running() const { return sessions_.size(); }
+
+ private:
+  struct Route;
+  struct Exchange;
+
+  void answer(const Exchange& in, std::string_view route, net::HttpResponse response) const;
+  Result<Caller> identify(const net::HttpRequest& request) const;
+  void serve_chat(const Exchange& in, Caller caller);
+  net::HttpResponse serve_models() const;
+  net::HttpResponse serve_model(std::string_view id) const;
+  net::HttpResponse serve_readyz() const;
+
+  ChatBackend& backend_;
+  const Clock& clock_;
+  const LaneFactory lanes_;
+  const SurfaceOptions options_;
+  const CorsPolicy cors_;
+  SessionSet sessions_;
+};
+
+}  // namespace flotilla::serving

@@ -1,0 +1,19 @@
+// Whole answers of the surface.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "flotilla/base/error.h"
+#include "flotilla/net/http.h"
+
+namespace flotilla::serving {
+
+net::HttpResponse json_reply(unsigned status, std::string body);
+// With Retry-After and WWW-Authenticate where the status calls for them.
+net::HttpResponse error_reply(const Error& error);
+// For faults that only HTTP knows (404, 405, 413, ...); also what net::HttpServer's ErrorBody
+// should be.
+net::HttpResponse protocol_error_reply(unsigned status, std::string_view message);
+
+}  // namespace flotilla::serving
