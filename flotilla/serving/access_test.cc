@@ -2,10 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "flotilla/log/log.h"
 #include "flotilla/serving/ids.h"
 
 namespace flotilla::serving {
 namespace {
+
+// The access log of a thousand test requests helps nobody.
+class QuietLog : public testing::Environment {
+  void SetUp() override { log::configure(log::Level::kError, log::Format::kText); }
+};
+const testing::Environment* const kQuietLog = testing::AddGlobalTestEnvironment(new QuietLog);
 
 Credentials read(std::vector<std::pair<std::string, std::string>> entries) {
   net::Headers headers;

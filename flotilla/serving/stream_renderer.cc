@@ -22,10 +22,10 @@ void StreamRenderer::append_role(Choice& choice, int index, std::string& out) co
 }
 
 void StreamRenderer::close_call(Choice& choice, int index, std::string& out) const {
-  if (choice.call_open && !choice.call_has_text) {
-    writer_.append_call_arguments(out, index, choice.calls.num_calls() - 1, "{}", {});
+  if (choice.open_call >= 0 && !choice.call_has_text) {
+    writer_.append_call_arguments(out, index, choice.open_call, "{}", {});
   }
-  choice.call_open = false;
+  choice.open_call = -1;
 }
 
 Status StreamRenderer::append_delta(Choice& choice, int index, ChatDelta& delta, std::string& out) {
@@ -46,7 +46,7 @@ Status StreamRenderer::append_delta(Choice& choice, int index, ChatDelta& delta,
   if (verdict == CallFilter::Verdict::kStart) {
     append_role(choice, index, out);
     close_call(choice, index, out);
-    choice.call_open = true;
+    choice.open_call = delta.call_index;
     choice.call_has_text = false;
     with_extras(choice, [&](const api::ChunkExtras& extras) {
       writer_.append_call_start(out, index, delta.call_index, {delta.call_id, delta.call_name},

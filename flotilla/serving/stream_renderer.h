@@ -26,7 +26,7 @@ class StreamRenderer {
     explicit Choice(bool parallel) : calls(parallel) {}
     CallFilter calls;
     bool role_sent = false;
-    bool call_open = false;                   // the latest call may still get arguments
+    int open_call = -1;                       // may still get arguments
     bool call_has_text = false;               // and has got some
     std::vector<api::TokenLogprob> logprobs;  // not yet sent
     std::vector<std::int32_t> token_ids;      // not yet sent
