@@ -1,0 +1,13 @@
+// Gemma 4: thoughts between <|channel> and <channel|>, calls between <|tool_call> and <tool_call|>.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "flotilla/chat/output_parser.h"
+
+namespace flotilla::chat {
+
+std::unique_ptr<OutputParser> make_gemma4_parser(std::string_view prompt_tail);
+
+}  // namespace flotilla::chat
