@@ -1,0 +1,110 @@
+#include "flotilla/coordinator/auth/key_table.h"
+
+#include <sodium.h>
+
+#include <cstring>
+
+#include "flotilla/base/text.h"
+#include "flotilla/coordinator/schema.h"
+
+namespace flotilla::coordinator {
+namespace {
+
+constexpr std::string_view kKeyPrefix = "fl-";
+constexpr std::size_t kShownCharacters = 8;
+constexpr std::size_t kMaxNameBytes = 128;
+
+Status check_key_name(const std::string& name) {
+  bool good = !trim_ascii(name).empty() && name.size() <= kMaxNameBytes && is_valid_utf8(name);
+  for (const char c : name) good = good && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
+  if (good) return ok_status();
+  return Error{ErrorCode::kInvalidArgument, "a key's name has 1 to 128 bytes of printable text",
+               "name"};
+}
+
+KeyRecord read(const store::Row& row) {
+  KeyRecord record;
+  record.id.value = static_cast<std::uint64_t>(row.integer(0));
+  record.name = row.text(1);
+  record.prefix = row.text(2);
+  if (const auto hash = from_hex(row.text(3)); hash && hash->size() == record.hash.size()) {
+    std::memcpy(record.hash.data(), hash->data(), hash->size());
+  }
+  record.created = row.integer(4);
+  if (!row.is_null(5)) record.revoked = row.integer(5);
+  return record;
+}
+
+}  // namespace
+
+KeyHash hash_key(std::string_view key) {
+  KeyHash hash{};
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(key.data()),
+                     key.size(), nullptr, 0);
+  return hash;
+}
+
+Result<NewKey> create_key(store::Database& database, const std::string& name, std::int64_t now) {
+  FLOTILLA_TRY_STATUS(check_key_name(name));
+  std::array<std::uint8_t, 32> secret{};
+  if (sodium_init() < 0) return Error{ErrorCode::kInternal, "libsodium could not be initialised"};
+  randombytes_buf(secret.data(), secret.size());
+  NewKey made;
+  made.key = std::string(kKeyPrefix) + to_base64url(secret);
+  sodium_memzero(secret.data(), secret.size());
+  made.record.name = name;
+  made.record.prefix = made.key.substr(0, kShownCharacters);
+  made.record.hash = hash_key(made.key);
+  made.record.created = now;
+  FLOTILLA_TRY_STATUS(database.transaction([&]() -> Status {
+    FLOTILLA_TRY(const auto last, database.query("SELECT MAX(id) FROM api_keys"));
+    const std::int64_t id = last.at(0).integer(0) + 1;
+    made.record.id.value = static_cast<std::uint64_t>(id);
+    auto inserted = database.execute(
+        "INSERT INTO api_keys (id, name, prefix, hash, created) VALUES (:p1, :p2, :p3, :p4, :p5)",
+        {id, name, made.record.prefix, to_hex(made.record.hash), now});
+    if (!inserted.ok()) return std::move(inserted).error();
+    return note_change(database);
+  }));
+  return made;
+}
+
+Result<std::vector<KeyRecord>> list_keys(store::Database& database) {
+  FLOTILLA_TRY(
+      const auto rows,
+      database.query("SELECT id, name, prefix, hash, created, revoked FROM api_keys ORDER BY id"));
+  std::vector<KeyRecord> keys;
+  keys.reserve(rows.size());
+  for (const store::Row& row : rows) keys.push_back(read(row));
+  return keys;
+}
+
+Result<KeyRecord> revoke_key(store::Database& database, const std::string& id_or_name,
+                             std::int64_t now) {
+  KeyRecord revoked;
+  FLOTILLA_TRY_STATUS(database.transaction([&]() -> Status {
+    FLOTILLA_TRY(const auto keys, list_keys(database));
+    const KeyRecord* found = nullptr;
+    for (const KeyRecord& key : keys) {
+      const bool by_id = std::to_string(key.id.value) == id_or_name;
+      if (!by_id && (key.name != id_or_name || key.revoked)) continue;
+      if (found != nullptr) {
+        return Error{ErrorCode::kInvalidArgument,
+                     "several keys match '" + id_or_name + "'; revoke one by its id (keys list)"};
+      }
+      found = &key;
+    }
+    if (found == nullptr)
+      return Error{ErrorCode::kNotFound, "no active key with id or name '" + id_or_name + "'"};
+    revoked = *found;
+    if (revoked.revoked) return ok_status();
+    revoked.revoked = now;
+    auto updated = database.execute("UPDATE api_keys SET revoked = :p1 WHERE id = :p2",
+                                    {now, static_cast<std::int64_t>(revoked.id.value)});
+    if (!updated.ok()) return std::move(updated).error();
+    return note_change(database);
+  }));
+  return revoked;
+}
+
+}  // namespace flotilla::coordinator

@@ -1,0 +1,335 @@
+#include "flotilla/coordinator/gateway/dispatcher.h"
+
+#include <algorithm>
+
+#include "flotilla/base/check.h"
+#include "flotilla/log/log.h"
+#include "flotilla/protocol/identity.h"
+
+namespace flotilla::coordinator {
+
+Dispatcher::Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limits,
+                       std::function<void()> on_models_changed)
+    : clock_(clock),
+      metrics_(metrics),
+      limits_(limits),
+      on_models_changed_(std::move(on_models_changed)) {}
+
+void Dispatcher::submit(Admission admission) {
+  Request fresh;
+  fresh.id = admission.id;
+  fresh.name = std::move(admission.name);
+  fresh.model = admission.prepare->model;
+  fresh.stream = admission.stream;
+  fresh.prepare = std::move(admission.prepare);
+  fresh.sink = std::move(admission.sink);
+  fresh.admitted = clock_.now();
+  fresh.queue_deadline = fresh.admitted + limits_.queue_timeout;
+  Request& request = table_.add_request(std::move(fresh));
+  std::vector<JobId> jobs;
+  for (std::uint32_t choice = 0; choice < admission.num_choices; ++choice) {
+    jobs.push_back(table_.add_job(request, protocol::random_job_id(), choice).id);
+  }
+  for (const JobId& id : jobs) {
+    Job* job = table_.job(id);
+    if (job == nullptr) continue;
+    if (draining_) {
+      fail_job(*job, {ErrorCode::kUnavailable, "the coordinator is shutting down"});
+    } else {
+      place(*job);
+    }
+  }
+  erase_if_done(admission.id);
+  update_gauges();
+}
+
+void Dispatcher::cancel(RequestId id) {
+  Request* request = table_.request(id);
+  if (request == nullptr) return;
+  const std::vector<JobId> jobs = request->jobs;
+  for (const JobId& job_id : jobs) {
+    Job* job = table_.job(job_id);
+    if (job == nullptr) continue;
+    if (job->state == JobState::kQueued) {
+      leave_queue(*job, request->model);
+    } else {
+      end_attempt(*job, End::kCancel, "cancelled");
+    }
+    metrics_.job_finished("cancelled");
+    table_.erase_job(job_id);
+  }
+  const std::string model = request->model;
+  table_.erase_request(id);
+  pump(model);
+  update_gauges();
+}
+
+void Dispatcher::place(Job& job) {
+  Request& request = *table_.request(job.request);
+  if (job.num_failures >= limits_.max_failures) {
+    fail_job(job, job.last_refusal.value_or(
+                      Error{ErrorCode::kUnavailable, "too many nodes failed on this request"}));
+    return;
+  }
+  if (queues_.contains(request.model)) {  // those who wait come first
+    enqueue(job);
+    pump(request.model);
+    return;
+  }
+  ProviderRecord* provider = router_.take_slot(request.model, job.excluded);
+  if (provider != nullptr) {
+    dispatch(job, *provider);
+  } else {
+    enqueue(job);
+  }
+}
+
+void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
+  const Request& request = *table_.request(job.request);
+  job.state = JobState::kPreparing;
+  ++job.attempt;
+  job.provider = &provider;
+  job.attempt_since = job.last_progress = clock_.now();
+  job.num_frames = 0;
+  provider.jobs.insert(job.id);
+  provider.link->send_prepare(request.prepare, job.choice, job.id, job.attempt);
+}
+
+void Dispatcher::enqueue(Job& job) {
+  const Request& request = *table_.request(job.request);
+  const std::string& model = request.model;
+  if (registry_.model(model) == nullptr) {
+    if (registry_.num_providers() == 0) {
+      fail_job(job, {ErrorCode::kUnavailable, "no node is connected"});
+    } else {
+      fail_job(job, {ErrorCode::kNotFound, "the model '" + model + "' does not exist", "model"});
+    }
+    return;
+  }
+  // Nodes may come back, so nobody listing the model is a reason to wait; every one having refused
+  // is not.
+  const std::size_t listed = router_.num_candidates(model, {});
+  if (listed > 0 && router_.num_candidates(model, job.excluded) == 0 && job.last_refusal) {
+    fail_job(job, *job.last_refusal);
+    return;
+  }
+  std::deque<JobId>& queue = queues_[model];
+  if (queue.size() >= limits_.max_queued_per_model) {
+    fail_job(job, {ErrorCode::kResourceExhausted,
+                   "model '" + model + "': all nodes are busy and " + std::to_string(queue.size()) +
+                       " requests wait already (limit " +
+                       std::to_string(limits_.max_queued_per_model) + ")"});
+    return;
+  }
+  job.state = JobState::kQueued;
+  job.provider = nullptr;
+  // A job that lost its node has waited before: it goes to the front.
+  if (job.attempt > 0) {
+    queue.push_front(job.id);
+  } else {
+    queue.push_back(job.id);
+  }
+}
+
+void Dispatcher::leave_queue(const Job& job, const std::string& model) {
+  const auto queue = queues_.find(model);
+  if (queue == queues_.end()) return;
+  std::erase(queue->second, job.id);
+  if (queue->second.empty()) queues_.erase(queue);
+}
+
+void Dispatcher::pump(const std::string& model) {
+  const auto at = queues_.find(model);
+  if (at == queues_.end()) return;
+  const auto* index = registry_.model(model);
+  if (index == nullptr) return;
+  std::deque<JobId>& queue = at->second;
+  for (auto entry = queue.begin(); entry != queue.end() && !index->free.empty();) {
+    Job& job = *table_.job(*entry);
+    ProviderRecord* provider = router_.take_slot(model, job.excluded);
+    if (provider == nullptr) {  // only nodes that have refused this one are free
+      ++entry;
+      continue;
+    }
+    entry = queue.erase(entry);
+    dispatch(job, *provider);
+  }
+  if (queue.empty()) queues_.erase(at);
+}
+
+void Dispatcher::pump_all() {
+  std::vector<std::string> models;
+  for (const auto& [model, queue] : queues_) models.push_back(model);
+  for (const std::string& model : models) pump(model);
+}
+
+std::size_t Dispatcher::num_queued() const {
+  std::size_t n = 0;
+  for (const auto& [model, queue] : queues_) n += queue.size();
+  return n;
+}
+
+void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message) {
+  if (ProviderRecord* old = registry_.find(node.id)) {
+    // The node is back before its old connection was found dead.
+    const std::shared_ptr<NodeLink> old_link = old->link;
+    node_closed(node.id, old_link.get(), "replaced");
+    old_link->close({ErrorCode::kUnavailable, "the node connected again"});
+  }
+  auto record = std::make_unique<ProviderRecord>();
+  record->id = node.id;
+  record->node = node.node;
+  record->software = message.software;
+  record->link = std::move(node.link);
+  record->hardware = message.hardware;
+  record->last_frame = clock_.now();
+  ProviderRecord& provider = registry_.add(std::move(record));
+  registry_.set_models(provider, message.models);
+  protocol::Registered reply;
+  reply.provider = provider.id.value;
+  reply.heartbeat_interval_ms = static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
+  reply.dead_after_ms = static_cast<std::uint32_t>(limits_.dead_after.count());
+  provider.link->send(std::move(reply), {}, 0);
+  log::info("provider_registered", {{"node", provider.node},
+                                    {"provider", provider.id.value},
+                                    {"software", provider.software},
+                                    {"models", message.models.size()}});
+  metrics_.node_connected();
+  on_models_changed_();
+  pump_all();
+  update_gauges();
+}
+
+void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const std::string& why) {
+  ProviderRecord* provider = registry_.find(id);
+  if (provider == nullptr || provider->link.get() != from) return;
+  const std::vector<JobId> jobs(provider->jobs.begin(), provider->jobs.end());
+  log::info(
+      "provider_lost",
+      {{"node", provider->node}, {"provider", id.value}, {"why", why}, {"jobs", jobs.size()}});
+  metrics_.node_lost(why == "replaced" || why == "silent" ? why : "closed");
+  table_.drop_cancelled_of(id);
+  // First out of the index, so that no job is given to it again.
+  provider->draining = true;
+  registry_.reindex_all(*provider);
+  for (const JobId& job_id : jobs) {
+    if (Job* job = table_.job(job_id)) {
+      job->provider = nullptr;
+      metrics_.attempt_ended("lost");
+    }
+  }
+  registry_.remove(id);
+  on_models_changed_();
+  for (const JobId& job_id : jobs) {
+    Job* job = table_.job(job_id);
+    if (job == nullptr || job->provider != nullptr) continue;
+    const RequestId request = job->request;
+    attempt_failed(*job, End::kDone, "",
+                   {ErrorCode::kUnavailable, "the node that served this request was lost"},
+                   Blame::kBadLuck);
+    erase_if_done(request);
+  }
+  update_gauges();
+}
+
+void Dispatcher::close_revoked(const std::function<bool(const ProviderRecord&)>& is_revoked) {
+  for (ProviderRecord* provider : registry_.providers()) {
+    if (!is_revoked(*provider)) continue;
+    const std::shared_ptr<NodeLink> link = provider->link;
+    const ProviderId id = provider->id;
+    link->close({ErrorCode::kPermissionDenied,
+                 "the invitation of node '" + provider->node + "' was revoked", "revoked_node"});
+    node_closed(id, link.get(), "revoked");
+  }
+}
+
+void Dispatcher::end_attempt(Job& job, End end, std::string_view how) {
+  ProviderRecord* provider = std::exchange(job.provider, nullptr);
+  if (provider == nullptr) return;
+  metrics_.attempt_ended(how);
+  provider->jobs.erase(job.id);
+  const std::string& model = table_.request(job.request)->model;
+  if (end == End::kDone) {
+    router_.release_slot(*provider, model);
+    return;
+  }
+  table_.add_cancelled(job.id, job.attempt, {provider->id, model, clock_.now()});
+  provider->link->send(protocol::Cancel{std::string(how)}, job.id, job.attempt);
+}
+
+void Dispatcher::attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame) {
+  if (job.provider != nullptr && blame == Blame::kNode) job.excluded.push_back(job.provider->id);
+  if (blame != Blame::kNobody) ++job.num_failures;
+  end_attempt(job, end, how);
+  if (job.committed) {
+    fail_job(job, std::move(why));
+    return;
+  }
+  job.held.clear();
+  job.held_bytes = 0;
+  job.ids.clear();
+  job.emitted = {};
+  job.last_refusal = std::move(why);
+  place(job);
+}
+
+void Dispatcher::finish_job(Job& job, serving::ChatFinish finish) {
+  const RequestId id = job.request;
+  Request& request = *table_.request(id);
+  metrics_.job_finished(finish.error ? flotilla::to_string(finish.error->code) : "ok");
+  serving::ChatEvent event;
+  event.choice = static_cast<int>(job.choice);
+  event.finish = std::move(finish);
+  if (!event.finish->error) commit(job);
+  table_.erase_job(job.id);
+  deliver(request, std::move(event));
+}
+
+void Dispatcher::fail_job(Job& job, Error error) {
+  FLOTILLA_CHECK(job.provider == nullptr, "a job fails after its attempt has ended");
+  Request& request = *table_.request(job.request);
+  if (job.state == JobState::kQueued) leave_queue(job, request.model);
+  log::info("job_failed", {{"request", request.name},
+                           {"job", protocol::to_hex(job.id)},
+                           {"attempts", job.attempt},
+                           {"committed", job.committed},
+                           {"code", flotilla::to_string(error.code)}});
+  serving::ChatFinish finish;
+  finish.reason = serving::ChatFinish::Reason::kError;
+  finish.error = std::move(error);
+  finish.usage.prompt_tokens = static_cast<std::int64_t>(job.prompt_tokens);
+  finish.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
+  finish_job(job, std::move(finish));
+}
+
+void Dispatcher::start_drain() { draining_ = true; }
+
+void Dispatcher::fail_all(const Error& error) {
+  std::vector<JobId> jobs;
+  for (const auto& [id, job] : table_.jobs()) jobs.push_back(id);
+  for (const JobId& id : jobs) {
+    Job* job = table_.job(id);
+    if (job == nullptr) continue;
+    const RequestId request = job->request;
+    end_attempt(*job, End::kCancel, "cancelled");
+    fail_job(*job, error);
+    erase_if_done(request);
+  }
+  update_gauges();
+}
+
+void Dispatcher::drain_nodes(std::chrono::milliseconds deadline) {
+  for (ProviderRecord* provider : registry_.providers()) {
+    protocol::Drain drain;
+    drain.deadline_ms = static_cast<std::uint32_t>(deadline.count());
+    drain.reason = "the coordinator is stopping";
+    provider->link->send(std::move(drain), {}, 0);
+  }
+}
+
+void Dispatcher::update_gauges() {
+  metrics_.set_jobs(table_.num_jobs(), num_queued());
+  metrics_.set_nodes(registry_.num_providers());
+}
+
+}  // namespace flotilla::coordinator

@@ -1,0 +1,150 @@
+// Gives every job to a node and its events to the client: prepare, lease, start, relay, replace,
+// cancel. Pure logic: no I/O, no threads, time from a Clock. All members are called on the core
+// strand.
+//
+// A job has one attempt at a time. It goes to the least loaded node; a refusal sends it to the
+// next; when all are busy it waits its turn, for a bounded time. Until the commit (see Job) a lost
+// node is replaced; after it, one error event ends the choice.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "flotilla/base/clock.h"
+#include "flotilla/coordinator/gateway/in_flight.h"
+#include "flotilla/coordinator/metrics.h"
+#include "flotilla/coordinator/registry/provider_registry.h"
+#include "flotilla/coordinator/routing/router.h"
+
+namespace flotilla::coordinator {
+
+struct DispatchLimits {
+  std::chrono::milliseconds lease_timeout{15'000};  // Prepare without an answer
+  std::chrono::milliseconds queue_timeout{30'000};  // from admission, all nodes being busy or away
+  std::chrono::milliseconds first_token_timeout{
+      600'000};  // Start without a frame: a long prompt on a slow machine
+  std::chrono::milliseconds stall_timeout{120'000};  // between two frames of an attempt
+  std::chrono::milliseconds cancel_ack_timeout{5'000};
+  std::chrono::milliseconds heartbeat_interval{5'000};
+  std::chrono::milliseconds dead_after{15'000};  // a node that sends nothing
+  std::chrono::milliseconds min_busy{100};       // before a node that refused is asked again
+  std::chrono::milliseconds max_busy{5'000};
+  std::size_t max_queued_per_model = 1'024;
+  std::uint32_t max_failures = 4;            // attempts of one job that end badly
+  std::size_t max_pending_bytes = 4u << 20;  // for a client that reads slowly, per request
+  std::size_t max_held_bytes = 64u << 20;    // per choice of an answer that is not streamed
+};
+
+// What the gateway hands over. Everything that must be the same on every attempt is fixed in
+// `prepare`.
+struct Admission {
+  RequestId id;
+  std::string name;
+  bool stream = false;
+  std::uint32_t num_choices = 1;
+  std::shared_ptr<const protocol::Prepare> prepare;
+  EventSink sink;
+};
+
+// A node that has passed the handshake.
+struct JoinedNode {
+  ProviderId id;
+  std::string node;
+  std::shared_ptr<NodeLink> link;
+};
+
+class Dispatcher {
+ public:
+  // `clock` and `metrics` must outlive it. `on_models_changed` runs after the list of models may
+  // have changed.
+  Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limits,
+             std::function<void()> on_models_changed);
+
+  // Requests. Every job of an admission ends with exactly one event that has `finish`, unless it is
+  // cancelled.
+  void submit(Admission admission);
+  void cancel(RequestId id);
+  void resume(RequestId id);
+
+  // Nodes. A node that joins again replaces its old connection. Calls from a link that is not the
+  // node's current one are ignored.
+  void node_joined(JoinedNode node, const protocol::Register& message);
+  void node_message(const ProviderId& id, const NodeLink* from, const JobId& job,
+                    std::uint32_t attempt, protocol::ProviderMessage message);
+  void node_closed(const ProviderId& id, const NodeLink* from, const std::string& why);
+  // Closes the connections of nodes that `is_revoked` names.
+  void close_revoked(const std::function<bool(const ProviderRecord&)>& is_revoked);
+
+  // Everything that time does. Every 100 ms or so.
+  void tick();
+
+  // No new requests; what runs goes on.
+  void start_drain();
+  // Ends every request with an error.
+  void fail_all(const Error& error);
+  void drain_nodes(std::chrono::milliseconds deadline);
+
+  std::vector<serving::ModelEntry> models() const { return registry_.entries(); }
+  ProviderRegistry& registry() { return registry_; }
+  InFlightTable& table() { return table_; }
+  std::size_t num_queued() const;
+
+ private:
+  // Placing (dispatcher.cc).
+  void place(Job& job);
+  void dispatch(Job& job, ProviderRecord& provider);
+  void enqueue(Job& job);
+  void pump(const std::string& model);
+  void pump_all();
+  void leave_queue(const Job& job, const std::string& model);
+
+  // Frames of the current attempt (dispatcher_frames.cc).
+  void on_lease(Job& job, const protocol::Lease& lease);
+  void on_refuse(Job& job, const protocol::Refuse& refuse);
+  void on_tokens(Job& job, protocol::Tokens tokens);
+  void on_finish(Job& job, const protocol::Finish& finish);
+  void on_cancel_ack(const JobId& job, std::uint32_t attempt);
+  void on_heartbeat(ProviderRecord& provider, const protocol::Heartbeat& message);
+  void on_model_status(ProviderRecord& provider, const protocol::ModelStatus& message);
+  Job* current(const ProviderRecord& provider, const JobId& job, std::uint32_t attempt);
+
+  // Ends of attempts and jobs.
+  enum class End { kDone, kCancel };  // the node is through with it, or must be told
+  void end_attempt(Job& job, End end, std::string_view how);
+  enum class Blame {
+    kNobody,   // the node was busy: the attempt does not count
+    kBadLuck,  // it counts, but the node may be tried again
+    kNode,     // it counts, and the job does not go there again
+  };
+  void attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame);
+  void finish_job(Job& job, serving::ChatFinish finish);
+  void fail_job(Job& job, Error error);
+
+  // Events towards the client (dispatcher_events.cc).
+  void emit(Job& job, serving::ChatEvent event, bool has_content);
+  void commit(Job& job);
+  void deliver(Request& request, serving::ChatEvent event);
+  void set_flow(Request& request, bool paused);
+  void overflow(Request& request);
+  void erase_if_done(RequestId id);
+
+  void check_jobs(Clock::Instant now);
+  void check_nodes(Clock::Instant now);
+  void update_gauges();
+
+  const Clock& clock_;
+  Metrics& metrics_;
+  const DispatchLimits limits_;
+  const std::function<void()> on_models_changed_;
+  ProviderRegistry registry_;
+  Router router_{registry_};
+  InFlightTable table_;
+  std::unordered_map<std::string, std::deque<JobId>> queues_;  // by model, oldest first
+  bool draining_ = false;
+};
+
+}  // namespace flotilla::coordinator

@@ -1,0 +1,273 @@
+// What nodes send.
+#include <algorithm>
+
+#include "flotilla/base/overloaded.h"
+#include "flotilla/coordinator/gateway/dispatcher.h"
+#include "flotilla/log/log.h"
+#include "flotilla/protocol/identity.h"
+#include "flotilla/protocol/link_error.h"
+
+namespace flotilla::coordinator {
+namespace {
+
+serving::ChatLogprob to_event(protocol::TokenLogprob&& in) {
+  serving::ChatLogprob out{in.id, in.logprob, std::move(in.bytes)};
+  for (protocol::TokenLogprob& other : in.top)
+    out.top.push_back({other.id, other.logprob, std::move(other.bytes)});
+  return out;
+}
+
+serving::ChatUsage to_event(const protocol::WireUsage& usage) {
+  return {usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens,
+          usage.reasoning_tokens};
+}
+
+serving::ChatDelta::Channel to_event(protocol::TextChannel channel) {
+  switch (channel) {
+    case protocol::TextChannel::kContent:
+      return serving::ChatDelta::Channel::kContent;
+    case protocol::TextChannel::kReasoning:
+      return serving::ChatDelta::Channel::kReasoning;
+    case protocol::TextChannel::kToolCall:
+      break;
+  }
+  return serving::ChatDelta::Channel::kToolCall;
+}
+
+// Adds to what the client will have; gives a call without an id its id. True when the client sees
+// something of it.
+bool account(Job& job, protocol::TextDelta& delta) {
+  switch (delta.channel) {
+    case protocol::TextChannel::kContent:
+      job.emitted.content += delta.text.size();
+      return !delta.text.empty();
+    case protocol::TextChannel::kReasoning:
+      job.emitted.reasoning += delta.text.size();
+      return !delta.text.empty();
+    case protocol::TextChannel::kToolCall:
+      break;
+  }
+  std::vector<std::uint64_t>& calls = job.emitted.tool_calls;
+  if (delta.call_index >= calls.size()) {
+    calls.resize(delta.call_index + std::size_t{1});
+    if (delta.call_id.empty()) delta.call_id = protocol::tool_call_id(job.id, delta.call_index);
+  }
+  calls[delta.call_index] += delta.text.size();
+  return true;
+}
+
+}  // namespace
+
+Job* Dispatcher::current(const ProviderRecord& provider, const JobId& id, std::uint32_t attempt) {
+  Job* job = table_.job(id);
+  if (job != nullptr && job->attempt == attempt && job->provider == &provider) return job;
+  metrics_.frame_dropped();
+  return nullptr;
+}
+
+void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const JobId& job_id,
+                              std::uint32_t attempt, protocol::ProviderMessage message) {
+  ProviderRecord* provider = registry_.find(id);
+  if (provider == nullptr || provider->link.get() != from) return;
+  provider->last_frame = clock_.now();
+  const Job* touched = table_.job(job_id);
+  const std::optional<RequestId> request =
+      touched != nullptr ? std::optional<RequestId>(touched->request) : std::nullopt;
+  std::visit(
+      Overloaded{[&](protocol::Register& m) {
+                   provider->software = m.software;
+                   provider->hardware = m.hardware;
+                   registry_.set_models(*provider, m.models);
+                   protocol::Registered reply;
+                   reply.provider = provider->id.value;
+                   reply.heartbeat_interval_ms =
+                       static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
+                   reply.dead_after_ms = static_cast<std::uint32_t>(limits_.dead_after.count());
+                   provider->link->send(std::move(reply), {}, 0);
+                   on_models_changed_();
+                   pump_all();
+                 },
+                 [&](protocol::Heartbeat& m) { on_heartbeat(*provider, m); },
+                 [&](protocol::Lease& m) {
+                   if (Job* job = current(*provider, job_id, attempt)) on_lease(*job, m);
+                 },
+                 [&](protocol::Refuse& m) {
+                   if (Job* job = current(*provider, job_id, attempt)) on_refuse(*job, m);
+                 },
+                 [&](protocol::Tokens& m) {
+                   if (Job* job = current(*provider, job_id, attempt))
+                     on_tokens(*job, std::move(m));
+                 },
+                 [&](protocol::Finish& m) {
+                   if (table_.is_cancelled(job_id, attempt))
+                     return;  // crossed our Cancel: its ack follows
+                   if (Job* job = current(*provider, job_id, attempt)) on_finish(*job, m);
+                 },
+                 [&](protocol::CancelAck&) { on_cancel_ack(job_id, attempt); },
+                 [&](protocol::ModelStatus& m) { on_model_status(*provider, m); },
+                 [&](protocol::Drain& m) {
+                   log::info("provider_draining", {{"node", provider->node}, {"reason", m.reason}});
+                   provider->draining = true;
+                   registry_.reindex_all(*provider);
+                 }},
+      message);
+  if (request) erase_if_done(*request);
+}
+
+void Dispatcher::on_lease(Job& job, const protocol::Lease& lease) {
+  if (job.state != JobState::kPreparing) {
+    metrics_.frame_dropped();
+    return;
+  }
+  job.state = JobState::kRunning;
+  job.attempt_since = job.last_progress = clock_.now();
+  job.prompt_tokens = lease.prompt_tokens;
+  job.prompt_digest = lease.prompt_digest;
+  job.provider->link->send(protocol::Start{}, job.id, job.attempt);
+  if (table_.request(job.request)->paused)
+    job.provider->link->send(protocol::Flow{true}, job.id, job.attempt);
+}
+
+void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
+  const std::string model = table_.request(job.request)->model;
+  ProviderRecord& provider = *job.provider;
+  Error error = protocol::from_wire(refuse.error);
+  const auto wait = std::clamp<std::chrono::milliseconds>(
+      std::chrono::milliseconds(refuse.retry_after_ms), limits_.min_busy, limits_.max_busy);
+  Blame blame = Blame::kNobody;
+  switch (refuse.reason) {
+    case protocol::RefuseReason::kInvalidRequest:
+      end_attempt(job, End::kDone, "refused");
+      fail_job(job, std::move(error));
+      pump(model);
+      return;
+    case protocol::RefuseReason::kBusy:
+    case protocol::RefuseReason::kMemory:
+    case protocol::RefuseReason::kUnhealthy:
+      // Its state, not this job's: it is left alone for a while, then asked again, until the job's
+      // time to wait is over.
+      registry_.mark_busy(provider, model, clock_.now() + wait);
+      break;
+    case protocol::RefuseReason::kDraining:
+      provider.draining = true;
+      registry_.reindex_all(provider);
+      break;
+    case protocol::RefuseReason::kNotLoaded:
+    case protocol::RefuseReason::kPromptMismatch:
+    case protocol::RefuseReason::kOther:
+      blame = Blame::kNode;
+      break;
+  }
+  attempt_failed(job, End::kDone, "refused", std::move(error), blame);
+  pump(model);
+}
+
+void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
+  const bool in_order = tokens.ids.empty() || tokens.first_index == job.ids.size();
+  if (job.state != JobState::kRunning || !in_order) {
+    const std::string model = table_.request(job.request)->model;
+    log::warn("provider_out_of_order", {{"node", job.provider->node},
+                                        {"job", protocol::to_hex(job.id)},
+                                        {"first_index", tokens.first_index},
+                                        {"expected", job.ids.size()}});
+    attempt_failed(job, End::kCancel, "failed",
+                   {ErrorCode::kInternal, "the node sent tokens out of order"}, Blame::kNode);
+    pump(model);
+    return;
+  }
+  job.last_progress = clock_.now();
+  ++job.num_frames;
+  metrics_.tokens_relayed(tokens.ids.size());
+  job.ids.insert(job.ids.end(), tokens.ids.begin(), tokens.ids.end());
+  serving::ChatEvent event;
+  event.choice = static_cast<int>(job.choice);
+  event.ids = std::move(tokens.ids);
+  bool has_content = false;
+  for (protocol::TextDelta& delta : tokens.deltas) {
+    has_content = account(job, delta) || has_content;
+    const bool is_call = delta.channel == protocol::TextChannel::kToolCall;
+    event.deltas.push_back({to_event(delta.channel), std::move(delta.text),
+                            is_call ? static_cast<int>(delta.call_index) : -1,
+                            std::move(delta.call_id), std::move(delta.call_name)});
+  }
+  for (protocol::TokenLogprob& entry : tokens.logprobs)
+    event.logprobs.push_back(to_event(std::move(entry)));
+  emit(job, std::move(event), has_content);
+}
+
+void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
+  using Reason = serving::ChatFinish::Reason;
+  const std::string model = table_.request(job.request)->model;
+  const auto fail = [&](Error why) {
+    // Another node may do better where the fault was this node's; a fault of the request follows it
+    // everywhere.
+    const bool of_request = why.code == ErrorCode::kInvalidArgument ||
+                            why.code == ErrorCode::kContextLength ||
+                            why.code == ErrorCode::kTooLarge || why.code == ErrorCode::kUnsupported;
+    if (of_request) {
+      end_attempt(job, End::kDone, "failed");
+      fail_job(job, std::move(why));
+    } else {
+      attempt_failed(job, End::kDone, "failed", std::move(why), Blame::kNode);
+    }
+  };
+  if (job.state != JobState::kRunning) {
+    fail({ErrorCode::kInternal, "the node finished a job that was not started"});
+  } else if (finish.reason == protocol::WireFinishReason::kError || finish.error) {
+    fail(finish.error ? protocol::from_wire(*finish.error)
+                      : Error{ErrorCode::kInternal, "the generation failed"});
+  } else if (finish.reason == protocol::WireFinishReason::kCancelled) {
+    fail({ErrorCode::kUnavailable, "the node stopped the generation"});  // we did not ask for it
+  } else if (finish.num_ids != job.ids.size()) {
+    fail({ErrorCode::kInternal, "the node sent " + std::to_string(job.ids.size()) + " of " +
+                                    std::to_string(finish.num_ids) + " tokens"});
+  } else {
+    serving::ChatFinish done;
+    const bool has_calls = !job.emitted.tool_calls.empty();
+    done.reason = finish.reason == protocol::WireFinishReason::kLength ? Reason::kLength
+                  : has_calls                                          ? Reason::kToolCalls
+                                                                       : Reason::kStop;
+    done.usage = to_event(finish.usage);
+    end_attempt(job, End::kDone, "finished");
+    finish_job(job, std::move(done));
+  }
+  pump(model);
+  update_gauges();
+}
+
+void Dispatcher::on_cancel_ack(const JobId& job, std::uint32_t attempt) {
+  const auto cancelled = table_.take_cancelled(job, attempt);
+  if (!cancelled) {
+    metrics_.frame_dropped();
+    return;
+  }
+  if (ProviderRecord* provider = registry_.find(cancelled->provider))
+    router_.release_slot(*provider, cancelled->model);
+  pump(cancelled->model);
+}
+
+void Dispatcher::on_heartbeat(ProviderRecord& provider, const protocol::Heartbeat& message) {
+  provider.link->send(protocol::HeartbeatAck{message.sequence}, {}, 0);
+  bool changed = provider.draining != message.draining;
+  provider.draining = message.draining;
+  for (const protocol::SlotLoad& load : message.slots) {
+    const auto slot = provider.slots.find(load.model);
+    if (slot == provider.slots.end()) continue;
+    changed = changed || slot->second.load.healthy != load.healthy;
+    slot->second.load = load;
+  }
+  if (!changed) return;
+  registry_.reindex_all(provider);
+  pump_all();
+}
+
+void Dispatcher::on_model_status(ProviderRecord& provider, const protocol::ModelStatus& message) {
+  const auto slot = provider.slots.find(message.model);
+  if (slot == provider.slots.end()) return;
+  slot->second.offer.loaded = message.state == protocol::ModelState::kLoaded;
+  registry_.reindex(provider, message.model);
+  on_models_changed_();
+  pump(message.model);
+}
+
+}  // namespace flotilla::coordinator

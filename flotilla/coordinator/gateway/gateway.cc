@@ -1,0 +1,92 @@
+#include "flotilla/coordinator/gateway/gateway.h"
+
+#include <sodium.h>
+
+#include "flotilla/base/check.h"
+
+namespace flotilla::coordinator {
+namespace {
+
+std::uint64_t random_seed() {
+  FLOTILLA_CHECK(sodium_init() >= 0, "libsodium could not be initialised");
+  std::uint64_t seed = 0;
+  randombytes_buf(&seed, sizeof seed);
+  return seed;
+}
+
+class GatewayStream final : public serving::ChatStream {
+ public:
+  GatewayStream(CorePost core, Dispatcher& dispatcher, RequestId id)
+      : core_(std::move(core)), dispatcher_(dispatcher), id_(id) {}
+  ~GatewayStream() override { cancel(); }
+  void cancel() override {
+    if (cancelled_.exchange(true)) return;
+    core_([&dispatcher = dispatcher_, id = id_] { dispatcher.cancel(id); });
+  }
+  void resume() override {
+    core_([&dispatcher = dispatcher_, id = id_] { dispatcher.resume(id); });
+  }
+
+ private:
+  const CorePost core_;
+  Dispatcher& dispatcher_;
+  const RequestId id_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace
+
+Gateway::Gateway(CorePost core, Dispatcher& dispatcher, const ApiKeyStore& keys, const Clock& clock)
+    : core_(std::move(core)), dispatcher_(dispatcher), keys_(keys), clock_(clock) {}
+
+std::vector<serving::ModelEntry> Gateway::models() const {
+  std::lock_guard lock(mutex_);
+  return models_;
+}
+
+void Gateway::publish_models(std::vector<serving::ModelEntry> models) {
+  std::lock_guard lock(mutex_);
+  models_.swap(models);
+}
+
+std::unique_ptr<serving::ChatStream> Gateway::start(
+    api::ChatRequest request, const serving::Caller& caller,
+    std::function<bool(serving::ChatEvent)> on_event) {
+  // From here on the request is the same on every node and every attempt.
+  request.sampling_seed = request.seed.value_or(random_seed());
+  request.render_time = clock_.unix_seconds();
+  auto prepare = std::make_shared<protocol::Prepare>();
+  prepare->model = request.model;
+  prepare->request = caller.request_id;
+  prepare->tenant = caller.tenant;
+  prepare->job = api::to_job_json(request);
+  Admission admission;
+  admission.id = RequestId{++num_requests_};
+  admission.name = caller.request_id;
+  admission.stream = request.stream;
+  admission.num_choices = static_cast<std::uint32_t>(request.n);
+  admission.prepare = std::move(prepare);
+  admission.sink = std::move(on_event);
+  const RequestId id = admission.id;
+  core_([&dispatcher = dispatcher_, admission = std::make_shared<Admission>(std::move(admission))] {
+    dispatcher.submit(std::move(*admission));
+  });
+  return std::make_unique<GatewayStream>(core_, dispatcher_, id);
+}
+
+Result<serving::Caller> Gateway::authenticate(std::optional<std::string_view> key) const {
+  return keys_.authenticate(key);
+}
+
+bool Gateway::ready(std::string* why_not) const {
+  const auto because = [&](std::string_view reason) {
+    if (why_not != nullptr) *why_not = reason;
+    return false;
+  };
+  if (draining_) return because("the coordinator is shutting down");
+  std::lock_guard lock(mutex_);
+  if (models_.empty()) return because("no node with a loaded model is connected");
+  return true;
+}
+
+}  // namespace flotilla::coordinator

@@ -1,0 +1,123 @@
+// Requests and their jobs while they are under way. Core strand only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "flotilla/base/clock.h"
+#include "flotilla/base/ids.h"
+#include "flotilla/coordinator/registry/provider_record.h"
+#include "flotilla/protocol/messages.h"
+#include "flotilla/serving/chat_backend.h"
+
+namespace flotilla::coordinator {
+
+// Takes one event; false asks for a pause. Must not call back into the dispatcher.
+using EventSink = std::function<bool(serving::ChatEvent)>;
+
+enum class JobState : std::uint8_t {
+  kQueued,     // waits for a node
+  kPreparing,  // Prepare sent
+  kRunning,    // Start sent
+};
+
+// One choice of one request.
+struct Job {
+  JobId id;
+  RequestId request;
+  std::uint32_t choice = 0;
+  JobState state = JobState::kQueued;
+
+  // The current attempt. Frames of any other are dropped.
+  std::uint32_t attempt = 0;
+  ProviderRecord* provider = nullptr;  // null while queued
+  Clock::Instant attempt_since{};
+  Clock::Instant last_progress{};
+  std::uint64_t num_frames = 0;  // Tokens frames of this attempt
+
+  // Nodes that this job does not go to again, and why the last one did not do.
+  std::vector<ProviderId> excluded;
+  std::uint32_t num_failures = 0;  // attempts that ended badly; a node being busy does not count
+  std::optional<Error> last_refusal;
+
+  // What a continuation elsewhere needs: every id received and, by channel, the bytes passed on.
+  std::uint64_t prompt_tokens = 0;
+  std::string prompt_digest;
+  std::vector<TokenId> ids;
+  protocol::EmittedBytes emitted;
+
+  // Events kept back until the commit: with the first content of a stream, at the end otherwise.
+  // Until then a lost node can be replaced as if nothing had happened.
+  bool committed = false;
+  std::deque<serving::ChatEvent> held;
+  std::size_t held_bytes = 0;
+};
+
+struct Request {
+  RequestId id;
+  std::string name;  // request id in logs
+  std::string model;
+  bool stream = false;
+  std::shared_ptr<const protocol::Prepare> prepare;
+  EventSink sink;
+  Clock::Instant admitted{};
+  Clock::Instant queue_deadline{};  // absolute: no retry moves it
+  std::vector<JobId> jobs;          // not finished
+  bool seen_content = false;
+
+  bool paused = false;                     // the client reads slowly
+  std::deque<serving::ChatEvent> pending;  // while paused
+  std::size_t pending_bytes = 0;
+};
+
+// Attempts that were cancelled: they hold their slot until the node acknowledges.
+struct CancelledAttempt {
+  ProviderId provider;
+  std::string model;
+  Clock::Instant since{};
+};
+
+class InFlightTable {
+ public:
+  Request& add_request(Request request);
+  Job& add_job(Request& request, const JobId& id, std::uint32_t choice);
+  Request* request(RequestId id);
+  Job* job(const JobId& id);
+  void erase_job(const JobId& id);  // from its request too
+  void erase_request(RequestId id);
+
+  void add_cancelled(const JobId& job, std::uint32_t attempt, CancelledAttempt cancelled);
+  std::optional<CancelledAttempt> take_cancelled(const JobId& job, std::uint32_t attempt);
+  bool is_cancelled(const JobId& job, std::uint32_t attempt) const;
+  // Takes those that waited longer than `limit`.
+  std::vector<CancelledAttempt> take_overdue(Clock::Instant now, std::chrono::nanoseconds limit);
+  void drop_cancelled_of(const ProviderId& provider);
+
+  std::unordered_map<JobId, Job>& jobs() { return jobs_; }
+  std::size_t num_jobs() const { return jobs_.size(); }
+  std::size_t num_requests() const { return requests_.size(); }
+  std::size_t num_cancelled() const { return cancelled_.size(); }
+
+ private:
+  struct AttemptKey {
+    JobId job;
+    std::uint32_t attempt = 0;
+    bool operator==(const AttemptKey&) const = default;
+  };
+  struct AttemptHash {
+    std::size_t operator()(const AttemptKey& key) const {
+      return std::hash<JobId>()(key.job) + key.attempt;
+    }
+  };
+  std::unordered_map<RequestId, Request> requests_;
+  std::unordered_map<JobId, Job> jobs_;
+  std::unordered_map<AttemptKey, CancelledAttempt, AttemptHash> cancelled_;
+};
+
+}  // namespace flotilla::coordinator

@@ -1,0 +1,82 @@
+// One node's connection, from its Hello to its end: handshake, sealing, and the way between the
+// WebSocket's strand and the core strand.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flotilla/base/clock.h"
+#include "flotilla/coordinator/gateway/dispatcher.h"
+#include "flotilla/coordinator/gateway/gateway.h"
+#include "flotilla/coordinator/registry/node_directory.h"
+#include "flotilla/net/ws_session.h"
+#include "flotilla/protocol/handshake.h"
+#include "flotilla/protocol/sealed_channel.h"
+
+namespace flotilla::coordinator {
+
+class NodeSession final : public NodeLink, public std::enable_shared_from_this<NodeSession> {
+ public:
+  // What all sessions share. Outlives them.
+  struct Context {
+    const protocol::Identity& identity;
+    NodeDirectory& directory;
+    const Clock& clock;
+    Metrics& metrics;
+    Dispatcher& dispatcher;  // core strand only
+    CorePost core;
+  };
+
+  NodeSession(const Context& context, std::shared_ptr<net::WsSession> socket);
+  ~NodeSession() override;
+
+  // On the socket's strand.
+  void on_message(std::string message, bool binary);
+  void on_closed(const std::string& reason);
+  // From any thread: a peer that did not get through the handshake in time is cut.
+  void abort_if_unregistered();
+  Clock::Instant opened() const { return opened_; }
+  bool registered() const { return registered_; }
+
+  // NodeLink, on the core strand.
+  void send(protocol::CoordinatorMessage message, const JobId& job, std::uint32_t attempt) override;
+  void send_prepare(std::shared_ptr<const protocol::Prepare> prepare, std::uint32_t choice,
+                    const JobId& job, std::uint32_t attempt) override;
+  void close(Error why) override;
+
+ private:
+  enum class Step { kHello, kFinding, kProof, kBinding, kSealed, kClosed };
+
+  void on_hello(const std::string& message, bool binary);
+  void on_found(Result<std::optional<protocol::KnownNode>> known);
+  void on_proof(const std::string& message, bool binary);
+  void seal();
+  void on_frame(const std::string& message, bool binary);
+  void hand_over(const protocol::FrameHeader& header, protocol::ProviderMessage message);
+  void transmit(const protocol::CoordinatorMessage& message, const JobId& job,
+                std::uint32_t attempt);
+  // Tells the node why, as its step allows, and closes.
+  void refuse(const Error& error);
+
+  const Context context_;
+  const std::shared_ptr<net::WsSession> socket_;
+  const Clock::Instant opened_;
+
+  // On the socket's strand.
+  Step step_ = Step::kHello;
+  protocol::CoordinatorHandshake handshake_;
+  std::optional<protocol::KnownNode> known_;
+  std::optional<protocol::SealedChannel> channel_;
+  ProviderId provider_;
+  std::vector<std::string> early_;  // frames that came while the binding was written
+  bool joined_ = false;             // Register was handed over
+
+  std::atomic<bool> registered_{false};
+  std::atomic<std::size_t> num_handed_over_{0};  // messages that wait for the core strand
+};
+
+}  // namespace flotilla::coordinator

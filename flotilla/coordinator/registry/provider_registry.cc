@@ -1,0 +1,131 @@
+#include "flotilla/coordinator/registry/provider_registry.h"
+
+#include <algorithm>
+#include <map>
+
+#include "flotilla/base/check.h"
+
+namespace flotilla::coordinator {
+
+ProviderRecord& ProviderRegistry::add(std::unique_ptr<ProviderRecord> record) {
+  const auto [at, fresh] = providers_.emplace(record->id, nullptr);
+  FLOTILLA_CHECK(fresh, "a provider was added twice");
+  at->second = std::move(record);
+  return *at->second;
+}
+
+void ProviderRegistry::remove(const ProviderId& id) {
+  const auto at = providers_.find(id);
+  if (at == providers_.end()) return;
+  for (auto& [model, slot] : at->second->slots) {
+    ModelIndex& index = models_[model];
+    if (slot.indexed) index.free.erase(slot.key);
+    if (slot.listed) --index.num_providers;
+  }
+  std::erase_if(busy_, [&](const Busy& busy) { return busy.provider == id; });
+  providers_.erase(at);
+}
+
+ProviderRecord* ProviderRegistry::find(const ProviderId& id) {
+  const auto at = providers_.find(id);
+  return at == providers_.end() ? nullptr : at->second.get();
+}
+
+void ProviderRegistry::set_models(ProviderRecord& provider,
+                                  const std::vector<protocol::ModelOffer>& models) {
+  for (auto& [name, slot] : provider.slots) {
+    if (slot.listed) --models_[name].num_providers;
+    slot.listed = false;
+  }
+  for (const protocol::ModelOffer& offer : models) {
+    ModelSlot& slot = provider.slots[offer.id];
+    if (slot.listed) continue;  // named twice
+    slot.offer = offer;
+    slot.offer.max_concurrent = std::max(1u, offer.max_concurrent);
+    slot.listed = true;
+    slot.load.model = offer.id;
+    ++models_[offer.id].num_providers;
+  }
+  reindex_all(provider);
+  std::erase_if(provider.slots, [](const auto& entry) {
+    return !entry.second.listed && entry.second.num_attempts == 0;
+  });
+}
+
+void ProviderRegistry::reindex(ProviderRecord& provider, const std::string& model) {
+  const auto at = provider.slots.find(model);
+  if (at == provider.slots.end()) return;
+  ModelSlot& slot = at->second;
+  ModelIndex& index = models_[model];
+  if (slot.indexed) index.free.erase(slot.key);
+  slot.indexed = slot.listed && slot.offer.loaded && slot.load.healthy && !provider.draining &&
+                 slot.num_attempts < slot.offer.max_concurrent &&
+                 slot.busy_until == Clock::Instant{};
+  if (!slot.indexed) return;
+  slot.key = {(std::uint64_t{slot.num_attempts} << 16) / slot.offer.max_concurrent, slot.last_pick,
+              &provider};
+  index.free.insert(slot.key);
+}
+
+void ProviderRegistry::reindex_all(ProviderRecord& provider) {
+  for (const auto& [model, slot] : provider.slots) reindex(provider, model);
+}
+
+void ProviderRegistry::mark_busy(ProviderRecord& provider, const std::string& model,
+                                 Clock::Instant until) {
+  const auto at = provider.slots.find(model);
+  if (at == provider.slots.end()) return;
+  at->second.busy_until = until;
+  busy_.push_back({until, provider.id, model});
+  reindex(provider, model);
+}
+
+std::vector<std::string> ProviderRegistry::expire_busy(Clock::Instant now) {
+  std::vector<std::string> models;
+  std::erase_if(busy_, [&](const Busy& busy) {
+    if (busy.until > now) return false;
+    ProviderRecord* provider = find(busy.provider);
+    if (provider == nullptr) return true;
+    const auto slot = provider->slots.find(busy.model);
+    // A later refusal has its own entry.
+    if (slot == provider->slots.end() || slot->second.busy_until > now) return true;
+    slot->second.busy_until = {};
+    reindex(*provider, busy.model);
+    models.push_back(busy.model);
+    return true;
+  });
+  return models;
+}
+
+const ProviderRegistry::ModelIndex* ProviderRegistry::model(const std::string& name) const {
+  const auto at = models_.find(name);
+  return at == models_.end() ? nullptr : &at->second;
+}
+
+std::vector<ProviderRecord*> ProviderRegistry::providers() {
+  std::vector<ProviderRecord*> out;
+  out.reserve(providers_.size());
+  for (const auto& [id, record] : providers_) out.push_back(record.get());
+  return out;
+}
+
+std::vector<serving::ModelEntry> ProviderRegistry::entries() const {
+  std::map<std::string, serving::ModelEntry> entries;
+  for (const auto& [id, record] : providers_) {
+    for (const auto& [name, slot] : record->slots) {
+      if (!slot.listed || !slot.offer.loaded) continue;
+      serving::ModelEntry& entry = entries[name];
+      // Nodes may differ; a client is promised what every one of them can do.
+      const bool first = entry.id.empty();
+      entry.id = name;
+      entry.created = std::max(entry.created, slot.offer.created);
+      entry.context_length = first ? slot.offer.context_length
+                                   : std::min(entry.context_length, slot.offer.context_length);
+    }
+  }
+  std::vector<serving::ModelEntry> out;
+  for (auto& [name, entry] : entries) out.push_back(std::move(entry));
+  return out;
+}
+
+}  // namespace flotilla::coordinator

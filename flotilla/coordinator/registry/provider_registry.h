@@ -1,0 +1,56 @@
+// The connected nodes, with an index per model of those that can take a job now. Core strand only.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "flotilla/base/clock.h"
+#include "flotilla/coordinator/registry/provider_record.h"
+#include "flotilla/serving/chat_backend.h"
+
+namespace flotilla::coordinator {
+
+class ProviderRegistry {
+ public:
+  struct ModelIndex {
+    std::set<RouteKey> free;        // loaded, healthy, not draining, with a slot, not busy
+    std::size_t num_providers = 0;  // that list the model, whatever their state
+  };
+
+  // Takes a node that is not known yet.
+  ProviderRecord& add(std::unique_ptr<ProviderRecord> record);
+  void remove(const ProviderId& id);
+  ProviderRecord* find(const ProviderId& id);
+
+  // Replaces the list of models; attempts under way keep their slots.
+  void set_models(ProviderRecord& provider, const std::vector<protocol::ModelOffer>& models);
+  // To be called after any change of a slot, of `draining`, or of busy_until.
+  void reindex(ProviderRecord& provider, const std::string& model);
+  void reindex_all(ProviderRecord& provider);
+
+  void mark_busy(ProviderRecord& provider, const std::string& model, Clock::Instant until);
+  // Puts back what is no longer busy; returns the models that gained a place.
+  std::vector<std::string> expire_busy(Clock::Instant now);
+
+  // nullptr for a model that no node has listed since the start.
+  const ModelIndex* model(const std::string& name) const;
+  std::vector<ProviderRecord*> providers();
+  std::size_t num_providers() const { return providers_.size(); }
+  // What clients may ask for: models that are loaded somewhere.
+  std::vector<serving::ModelEntry> entries() const;
+
+ private:
+  struct Busy {
+    Clock::Instant until;
+    ProviderId provider;
+    std::string model;
+  };
+  std::unordered_map<ProviderId, std::unique_ptr<ProviderRecord>> providers_;
+  std::unordered_map<std::string, ModelIndex> models_;
+  std::vector<Busy> busy_;
+};
+
+}  // namespace flotilla::coordinator
