@@ -1,0 +1,177 @@
+#include "apps/flotilla/bench_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "flotilla/backend/backend.h"
+#include "flotilla/backend/cpu/read_bandwidth.h"
+#include "flotilla/checkpoint/checkpoint.h"
+#include "flotilla/models/causal_lm.h"
+#include "flotilla/sampling/sampler.h"
+#include "flotilla/state/page_pool.h"
+#include "flotilla/state/sequence_state.h"
+
+namespace flotilla::apps {
+namespace {
+
+constexpr std::int64_t kSpare = 32;  // positions left for decode steps after the deepest start
+
+using Time = std::chrono::steady_clock;
+double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }
+
+// One model with some sequences at a given depth.
+class Stepper {
+ public:
+  Stepper(const models::CausalLM& model, backend::Backend& backend)
+      : model_(model), backend_(backend), workspace_(model.make_workspace()), pool_(std::size_t{1} << 44) {}
+
+  // `rows` sequences with `depth` tokens each.
+  Status begin(std::int64_t rows, std::int64_t depth) {
+    sequences_.clear();
+    samplers_.clear();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      sequences_.emplace_back(model_.state_layout(), pool_);
+      samplers_.emplace_back(sampling::SamplingParams{.temperature = 0}, std::span<const TokenId>());
+      // In pieces, as a prompt would come: window layers drop pages on the way.
+      for (std::int64_t at = 0; at < depth;) {
+        const std::int64_t piece = std::min<std::int64_t>(depth - at, 256);
+        FLOTILLA_TRY_STATUS(sequences_.back().reserve(at + piece));
+        sequences_.back().append(piece);
+        at += piece;
+      }
+    }
+    last_.assign(static_cast<std::size_t>(rows), TokenId{5});
+    return ok_status();
+  }
+
+  Status decode_step() {
+    std::vector<models::ForwardRow> rows;
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      FLOTILLA_TRY_STATUS(sequences_[i].reserve(sequences_[i].num_positions() + 1));
+      rows.push_back({.ids = std::span(&last_[i], 1),
+                      .first_position = static_cast<int>(sequences_[i].num_positions()),
+                      .wants_logits = models::WantsLogits::kLast,
+                      .layers = sequences_[i].views()});
+    }
+    const tensor::Tensor logits = model_.forward(backend_, *workspace_, {.rows = rows});
+    const auto vocab = static_cast<std::size_t>(logits.dim(1));
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      FLOTILLA_TRY(last_[i], samplers_[i].sample({logits.data<float>() + i * vocab, vocab}, {}, scratch_));
+      samplers_[i].accept(last_[i]);
+      sequences_[i].append(1);
+    }
+    return ok_status();
+  }
+
+  Status prefill(std::int64_t tokens, std::int64_t chunk) {
+    std::vector<TokenId> ids(static_cast<std::size_t>(tokens));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<TokenId>((i * 37 + 11) % static_cast<std::size_t>(model_.info().vocab_size));
+    }
+    for (std::int64_t at = 0; at < tokens; at += chunk) {
+      const std::int64_t count = std::min(chunk, tokens - at);
+      state::SequenceState& sequence = sequences_[0];
+      FLOTILLA_TRY_STATUS(sequence.reserve(sequence.num_positions() + count));
+      const models::ForwardRow row{
+          .ids = std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+          .first_position = static_cast<int>(sequence.num_positions()),
+          .wants_logits = at + count == tokens ? models::WantsLogits::kLast : models::WantsLogits::kNone,
+          .layers = sequence.views()};
+      model_.forward(backend_, *workspace_, {.rows = std::span(&row, 1)});
+      sequence.append(count);
+    }
+    return ok_status();
+  }
+
+ private:
+  const models::CausalLM& model_;
+  backend::Backend& backend_;
+  std::unique_ptr<models::Workspace> workspace_;
+  state::PagePool pool_;
+  std::vector<state::SequenceState> sequences_;
+  std::vector<sampling::Sampler> samplers_;
+  std::vector<TokenId> last_;
+  sampling::SamplerScratch scratch_;
+};
+
+struct Samples {
+  std::vector<double> rate, bandwidth, share;
+};
+
+}  // namespace
+
+Figure summarize(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  return {samples[samples.size() / 2], samples.front(), samples.back()};
+}
+
+Result<BenchResult> bench_model(BenchOptions options) {
+  FLOTILLA_TRY(const auto checkpoint, checkpoint::Checkpoint::open(options.folder));
+  FLOTILLA_TRY(auto backend, backend::make_cpu_backend({.num_threads = options.threads}));
+  FLOTILLA_TRY(auto model, models::load_model(checkpoint, *backend));
+  const int threads = backend->capabilities().num_threads;
+  BenchResult result{.device = backend->capabilities().device,
+                     .num_parameters = model->info().num_parameters,
+                     .weight_bytes = model->info().weight_bytes};
+  if (options.depths.empty()) {
+    const std::int64_t room = model->info().context_length - options.prefill_tokens - kSpare;
+    options.depths = {std::min<std::int64_t>(128, room), std::min<std::int64_t>(4000, room)};
+  }
+  for (const std::int64_t depth : options.depths) {
+    if (depth < 0 || depth + options.prefill_tokens > model->info().context_length) {
+      return Error{ErrorCode::kInvalidArgument, "depth " + std::to_string(depth) + " and " +
+                                                    std::to_string(options.prefill_tokens) + " prefill tokens exceed the context of " +
+                                                    std::to_string(model->info().context_length)};
+    }
+    for (const std::int64_t rows : options.rows) result.decode.push_back({.rows = rows, .depth = depth});
+    result.prefill.push_back({.tokens = options.prefill_tokens, .depth = depth});
+  }
+
+  Stepper stepper(*model, *backend);
+  std::vector<double> read_loop;
+  std::vector<Samples> decode(result.decode.size());
+  std::vector<std::vector<double>> prefill(result.prefill.size());
+  for (int round = -1; round < options.rounds; ++round) {  // round -1 warms up
+    for (std::size_t i = 0; i < decode.size(); ++i) {
+      const double read = backend::measure_read_bandwidth(threads) / 1e9;
+      const auto& what = result.decode[i];
+      FLOTILLA_TRY_STATUS(stepper.begin(what.rows, what.depth));
+      FLOTILLA_TRY_STATUS(stepper.decode_step());  // touches pages and workspace
+      int steps = 0;
+      const auto begin = Time::now();
+      double elapsed = 0;
+      do {
+        FLOTILLA_TRY_STATUS(stepper.decode_step());
+        ++steps;
+        elapsed = seconds_since(begin);
+      } while (elapsed < options.seconds_per_sample && what.depth + steps + 2 < model->info().context_length);
+      if (round < 0) continue;
+      const double step_bytes = static_cast<double>(result.weight_bytes) +
+                                static_cast<double>(what.rows) * static_cast<double>(model->state_layout().bytes(what.depth));
+      const double bandwidth = step_bytes * steps / elapsed / 1e9;
+      read_loop.push_back(read);
+      decode[i].rate.push_back(static_cast<double>(what.rows) * steps / elapsed);
+      decode[i].bandwidth.push_back(bandwidth);
+      decode[i].share.push_back(bandwidth / read);
+    }
+    if (round < 0 || options.prefill_tokens == 0) continue;
+    for (std::size_t i = 0; i < prefill.size(); ++i) {
+      FLOTILLA_TRY_STATUS(stepper.begin(1, result.prefill[i].depth));
+      const auto begin = Time::now();
+      FLOTILLA_TRY_STATUS(stepper.prefill(options.prefill_tokens, options.prefill_chunk));
+      prefill[i].push_back(static_cast<double>(options.prefill_tokens) / seconds_since(begin));
+    }
+  }
+  result.read_loop = summarize(read_loop);
+  for (std::size_t i = 0; i < decode.size(); ++i) {
+    result.decode[i].tokens_per_second = summarize(decode[i].rate);
+    result.decode[i].gigabytes_per_second = summarize(decode[i].bandwidth);
+    result.decode[i].share_of_read_loop = summarize(decode[i].share);
+  }
+  for (std::size_t i = 0; i < prefill.size(); ++i) result.prefill[i].tokens_per_second = summarize(prefill[i]);
+  return result;
+}
+
+}  // namespace flotilla::apps

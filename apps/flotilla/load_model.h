@@ -1,0 +1,22 @@
+// Loads one model for a command in the terminal.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "flotilla/base/result.h"
+#include "flotilla/engine/text_engine.h"
+
+namespace flotilla::apps {
+
+struct LoadOptions {
+  std::string model;       // folder, name, or empty
+  std::string models_dir;
+  std::int64_t threads = 0;  // 0: one per core
+};
+
+// Shows a progress bar on a terminal, a line otherwise.
+Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& options);
+
+}  // namespace flotilla::apps
