@@ -1,7 +1,8 @@
-// One interface for every device: memory, then one virtual per operation with an argument struct. Kernels trust their
-// arguments: `ops/` has checked shapes and types. All operations obey the bit-contract: the bits of one output element
-// depend on the operation, the weight and the inputs of that element alone, never on the number of rows, the tile, or
-// the thread count. Float32 activations on the CPU. One caller at a time per backend (the engine thread).
+// One interface for every device: memory, then one virtual per operation with an argument struct.
+// Kernels trust their arguments: `ops/` has checked shapes and types. All operations obey the
+// bit-contract: the bits of one output element depend on the operation, the weight and the inputs
+// of that element alone, never on the number of rows, the tile, or the thread count. Float32
+// activations on the CPU. One caller at a time per backend (the engine thread).
 #pragma once
 
 #include <cstddef>
@@ -25,19 +26,21 @@ using tensor::Tensor;
 // How the elements of a stored matrix are coded (MLX formats).
 enum class WeightFormat { kF32, kF16, kBF16, kAffine, kMxfp4, kMxfp8, kNvfp4 };
 
-// A matrix [n, k] as the checkpoint stores it: row n is one output. Views; the buffers stay alive with the tensors.
+// A matrix [n, k] as the checkpoint stores it: row n is one output. Views; the buffers stay alive
+// with the tensors.
 struct StoredMatrix {
   WeightFormat format = WeightFormat::kF32;
   int bits = 0;        // affine only: 2, 3, 4, 5, 6, 8
   int group_size = 0;  // quantised formats
   std::int64_t n = 0;
   std::int64_t k = 0;
-  Tensor weight;  // [n, k] or uint32 [n, k * bits / 32]
-  Tensor scales;  // quantised formats: [n, k / group_size]
-  Tensor biases;  // affine: same shape and type as scales
+  Tensor weight = {};  // [n, k] or uint32 [n, k * bits / 32]
+  Tensor scales = {};  // quantised formats: [n, k / group_size]
+  Tensor biases = {};  // affine: same shape and type as scales
 };
 
-// A matrix ready for linear() and embedding(): made once at load by Backend::prepare, const afterwards.
+// A matrix ready for linear() and embedding(): made once at load by Backend::prepare, const
+// afterwards.
 class Matrix {
  public:
   virtual ~Matrix() = default;
@@ -82,26 +85,27 @@ struct RmsNormArgs {
 
 // residual = (residual + rms_norm(x) * weight) * scale, the sandwich norm with the layer scalar.
 struct NormAddArgs {
-  Tensor x;         // [rows, dim]
-  Tensor weight;    // [dim]
+  Tensor x;       // [rows, dim]
+  Tensor weight;  // [dim]
   float eps;
   float scale = 1.0f;
   Tensor residual;  // [rows, dim], in and out
 };
 
-// Rotates pairs (i, i + D/2) of every head: angle = position * inverse_frequency[i], D/2 frequencies (0: not rotated).
-// Angles and their cosines come from one routine of float32 definition. x [num_tokens, heads, D], in place.
+// Rotates pairs (i, i + D/2) of every head: angle = position * inverse_frequency[i], D/2
+// frequencies (0: not rotated). Angles and their cosines come from one routine of float32
+// definition. x [num_tokens, heads, D], in place.
 struct RopeArgs {
   Tensor x;
-  std::span<const std::int32_t> positions;       // [num_tokens]
-  std::span<const float> inverse_frequencies;    // [D / 2]
+  std::span<const std::int32_t> positions;     // [num_tokens]
+  std::span<const float> inverse_frequencies;  // [D / 2]
 };
 
 // out = gelu_tanh(gate) * up
 struct GeluMulArgs {
   Tensor gate;  // [rows, dim]
   Tensor up;
-  Tensor out;   // may be gate
+  Tensor out;  // may be gate
 };
 
 // x = cap * tanh(x / cap), in place
@@ -110,7 +114,8 @@ struct SoftcapArgs {
   float cap;
 };
 
-// One sequence's share of a step: tokens [first_row, first_row + num_tokens) at positions first_position, ...
+// One sequence's share of a step: tokens [first_row, first_row + num_tokens) at positions
+// first_position, ...
 struct KvRow {
   int first_row = 0;
   int num_tokens = 0;
@@ -126,10 +131,11 @@ struct KvAppendArgs {
   std::span<const KvRow> rows;
 };
 
-// Softmax attention over the pages (the step's own keys are read back from them). Key j is visible to query i when
-// j <= i and j > i - window (window 0: unlimited). Scores are q.k * scale. Query head h reads KV head h / (nq / nk).
+// Softmax attention over the pages (the step's own keys are read back from them). Key j is visible
+// to query i when j <= i and j > i - window (window 0: unlimited). Scores are q.k * scale. Query
+// head h reads KV head h / (nq / nk).
 struct AttentionArgs {
-  Tensor q;    // [num_tokens, nq, D]
+  Tensor q;  // [num_tokens, nq, D]
   KvGeometry geometry;
   std::span<const KvRow> rows;
   int window = 0;
@@ -138,7 +144,7 @@ struct AttentionArgs {
 };
 
 struct Capabilities {
-  std::string device;           // for people: "CPU AVX2, 2 threads"
+  std::string device;  // for people: "CPU AVX2, 2 threads"
   bool keeps_bit_contract = true;
   int num_threads = 1;
 };

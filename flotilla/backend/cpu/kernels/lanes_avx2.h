@@ -1,0 +1,120 @@
+// Sixteen lanes as two AVX2 registers. See lanes.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace flotilla::backend::cpu_avx2 {
+
+struct F {
+  __m256 lo, hi;
+};
+struct I {
+  __m256i lo, hi;
+};
+struct Mask {
+  __m256 lo, hi;
+};
+// Groups in flight for one row of x: enough chains to hide the latency of FMA.
+inline constexpr int kSingleRowGroups = 2;
+
+#define FLOTILLA_LANE FLOTILLA_INLINE inline
+FLOTILLA_LANE F set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
+FLOTILLA_LANE F broadcast(const float* p) {
+  const __m256 v = _mm256_broadcast_ss(p);
+  return {v, v};
+}
+FLOTILLA_LANE F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+FLOTILLA_LANE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+FLOTILLA_LANE void store(float* p, F v) {
+  _mm256_storeu_ps(p, v.lo);
+  _mm256_storeu_ps(p + 8, v.hi);
+}
+FLOTILLA_LANE F fma(F a, F b, F c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+FLOTILLA_LANE F operator+(F a, F b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+FLOTILLA_LANE F operator-(F a, F b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+FLOTILLA_LANE F operator*(F a, F b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+FLOTILLA_LANE F operator/(F a, F b) {
+  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+// a > b ? a : b and a < b ? a : b: the second operand when either is NaN.
+FLOTILLA_LANE F max(F a, F b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+FLOTILLA_LANE F min(F a, F b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+FLOTILLA_LANE Mask less(F a, F b) {
+  return {_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)};
+}
+FLOTILLA_LANE Mask equal(I a, I b) {
+  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)),
+          _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
+}
+FLOTILLA_LANE F select(Mask m, F yes, F no) {
+  return {_mm256_blendv_ps(no.lo, yes.lo, m.lo), _mm256_blendv_ps(no.hi, yes.hi, m.hi)};
+}
+
+FLOTILLA_LANE I set1_int(std::uint32_t v) {
+  const __m256i s = _mm256_set1_epi32(static_cast<int>(v));
+  return {s, s};
+}
+FLOTILLA_LANE I load_int(const void* p) {
+  const auto* q = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+FLOTILLA_LANE I load_u16(const void* p) {
+  const auto* q = static_cast<const __m128i*>(p);
+  return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
+}
+FLOTILLA_LANE I operator&(I a, I b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+FLOTILLA_LANE I operator|(I a, I b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+FLOTILLA_LANE I operator^(I a, I b) {
+  return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
+}
+FLOTILLA_LANE I operator+(I a, I b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+FLOTILLA_LANE I operator-(I a, I b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+template <int N>
+FLOTILLA_LANE I shift_right(I a) {
+  if constexpr (N == 0) return a;
+  return {_mm256_srli_epi32(a.lo, N), _mm256_srli_epi32(a.hi, N)};
+}
+template <int N>
+FLOTILLA_LANE I shift_left(I a) {
+  if constexpr (N == 0) return a;
+  return {_mm256_slli_epi32(a.lo, N), _mm256_slli_epi32(a.hi, N)};
+}
+FLOTILLA_LANE I halve(I a) { return {_mm256_srai_epi32(a.lo, 1), _mm256_srai_epi32(a.hi, 1)}; }
+FLOTILLA_LANE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+FLOTILLA_LANE F as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+FLOTILLA_LANE I as_int(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+// table[index & 7] of eight entries.
+FLOTILLA_LANE F lookup8(const float* table, I index) {
+  const __m256 t = _mm256_loadu_ps(table);
+  return {_mm256_permutevar8x32_ps(t, index.lo), _mm256_permutevar8x32_ps(t, index.hi)};
+}
+
+FLOTILLA_LANE void prefetch_near(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
+FLOTILLA_LANE void prefetch_far(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
+
+}  // namespace flotilla::backend::cpu_avx2
+
+#include "flotilla/backend/cpu/kernels/transpose_x86.h"

@@ -1,0 +1,189 @@
+// Few rows of x times 4-bit weights: the decode path, bound by memory. Works on groups of 16 rows x
+// 64 k, either packed at load or transposed on the fly from the stored form, 512 k at a time.
+#include "flotilla/backend/cpu/kernels/dequantize.h"
+#include "flotilla/backend/cpu/kernels/linear.h"
+
+namespace flotilla::backend::FLOTILLA_CPU_TARGET {
+namespace {
+
+constexpr int kGroup = 64;
+constexpr int kBatchGroups = 8;
+constexpr int kGroupWords = 8 * kLanes;
+
+struct FusedScratch {
+  alignas(64) std::uint32_t words[kBatchGroups * kGroupWords];
+  alignas(64) std::uint32_t scale_words[kBatchGroups / 2 * kLanes];
+  alignas(64) float scales[(kBatchGroups + kValuePadding) * kLanes];
+  alignas(64) float biases[(kBatchGroups + kValuePadding) * kLanes];
+};
+static_assert(sizeof(FusedScratch) <= kScratchBytes);
+
+// A source gives, for the groups of one batch, words (8 x 16), scales and biases. prefetch(step),
+// called with steps 0 .. 8 * groups - 1 between the arithmetic, asks for what comes some KiB later,
+// a line per step: bursts of prefetches would stall the loads behind them. Addresses may run beyond
+// the end, which is harmless.
+struct PackedBatch {
+  const std::byte* base;
+  bool is_f16;
+  std::uintptr_t ahead;
+  FLOTILLA_INLINE const std::byte* words(int g) const {
+    return base + static_cast<std::size_t>(g) * kPackedGroupBytes;
+  }
+  FLOTILLA_INLINE F scale(int g) const { return load_scale16(words(g) + kPackedScales, is_f16); }
+  FLOTILLA_INLINE F bias(int g) const { return load_scale16(words(g) + kPackedBiases, is_f16); }
+  FLOTILLA_INLINE void prefetch(int step) const {
+    // 576 bytes in 8 steps of 72 bytes: one line in nine is left over.
+    const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(step) * 72;
+    prefetch_near(reinterpret_cast<const void*>(p));
+    if (step % 8 == 7) prefetch_near(reinterpret_cast<const void*>(p + 64));
+  }
+};
+struct PackedSource {
+  const WeightView& w;
+  FLOTILLA_INLINE PackedBatch batch(int tile, int g0, int, FusedScratch&) const {
+    const std::byte* base =
+        w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / kGroup) +
+                    static_cast<std::size_t>(g0)) *
+                       kPackedGroupBytes;
+    return {base, w.scale_type == tensor::DType::kF16,
+            reinterpret_cast<std::uintptr_t>(base) + kPrefetchBytes};
+  }
+};
+
+struct StoredBatch {
+  const FusedScratch& s;
+  std::uintptr_t q_ahead, scales_ahead, biases_ahead;
+  FLOTILLA_INLINE const std::byte* words(int g) const {
+    return reinterpret_cast<const std::byte*>(s.words + g * kGroupWords);
+  }
+  FLOTILLA_INLINE F scale(int g) const { return load(s.scales + g * kLanes); }
+  FLOTILLA_INLINE F bias(int g) const { return load(s.biases + g * kLanes); }
+  FLOTILLA_INLINE void prefetch(int step) const {
+    const auto at = static_cast<std::uintptr_t>(step);
+    prefetch_far(reinterpret_cast<const void*>(q_ahead + at * 64));
+    if (step % 16 == 0) {
+      prefetch_far(reinterpret_cast<const void*>(scales_ahead + at * 4));
+      prefetch_far(reinterpret_cast<const void*>(biases_ahead + at * 4));
+    }
+  }
+};
+struct StoredSource {
+  const WeightView& w;
+  // The 16 rows of a tile are one contiguous piece of memory. The next tile is asked for line by
+  // line in address order, which the memory likes much better than the order of use; it is too far
+  // ahead for L1.
+  inline StoredBatch batch(int tile, int g0, int num, FusedScratch& s) const {
+    const auto g = static_cast<std::size_t>(g0), count = static_cast<std::size_t>(num);
+    const TileRows q(w.weight, w.row_bytes, w.n, tile);
+    gather_words(q.row, g * 32, count * 32, s.words);
+    const TileRows scales(w.scales, w.scale_row_bytes, w.n, tile);
+    const TileRows biases(w.biases, w.scale_row_bytes, w.n, tile);
+    expand_scales(scales, g, count, s.scale_words, s.scales);
+    expand_scales(biases, g, count, s.scale_words, s.biases);
+    const auto next = static_cast<std::uintptr_t>(tile + 1) * kTileRows;
+    return {s, reinterpret_cast<std::uintptr_t>(w.weight) + next * w.row_bytes + g * 512,
+            reinterpret_cast<std::uintptr_t>(w.scales) + next * w.scale_row_bytes + g * 32,
+            reinterpret_cast<std::uintptr_t>(w.biases) + next * w.scale_row_bytes + g * 32};
+  }
+  FLOTILLA_INLINE void expand_scales(const TileRows& rows, std::size_t g0, std::size_t num,
+                                     std::uint32_t* words, float* out) const {
+    gather_words(rows.row, g0 * 2, num * 2, words);
+    const bool is_f16 = w.scale_type == tensor::DType::kF16;
+    for (std::size_t i = 0; i < (num + 1) / 2; ++i) {
+      const I pair = load_int(words + i * kLanes);
+      const I low = pair & set1_int(0xffffu), high = shift_right<16>(pair);
+      store(out + 2 * i * kLanes, is_f16 ? F16Code::decode(low) : Bf16Code::decode(low));
+      store(out + (2 * i + 1) * kLanes, is_f16 ? F16Code::decode(high) : Bf16Code::decode(high));
+    }
+  }
+};
+
+// Groups [g0, g0 + num) of a batch against M rows of x, B groups at a time: their accumulators are
+// independent, which hides the latency of FMA when M is small. Added to total[row] in group order.
+template <int M, int B, class Batch>
+FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, const float* x,
+                                         const float* sums, F (&total)[M]) {
+  for (int g = g0; g < g0 + num; g += B) {
+    F acc[B][M];
+    unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
+    for (int j = 0; j < 8; ++j) {
+      unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
+      I words[B];
+      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = load_int(batch.words(g + c) + j * 64); });
+      // Chains are interleaved instruction by instruction: the core's window is too short for
+      // longer runs.
+      unroll<8>([&](auto i) FLOTILLA_INLINE {
+        unroll<B>([&](auto c) FLOTILLA_INLINE {
+          const float* xk = x + ((g + c) * kGroup + j * 8 + i) * M;
+          I v = shift_right<4 * i>(words[c]);
+          if constexpr (i != 7) v = v & set1_int(15);
+          const F q = to_float(v);
+          unroll<M>([&](auto m)
+                        FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
+        });
+      });
+    }
+    unroll<B>([&](auto c) FLOTILLA_INLINE {
+      const F scale = batch.scale(g + c), bias = batch.bias(g + c);
+      unroll<M>([&](auto m) FLOTILLA_INLINE {
+        const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
+        total[m] = fma(scale, acc[c][m], with_bias);
+      });
+    });
+  }
+}
+
+template <int M, class Source>
+void fused_tiles(const Source& source, const PackedRows& x, int tile_begin, int tile_end, float* y,
+                 FusedScratch& scratch) {
+  constexpr int B = M == 1 ? kSingleRowGroups : M == 2 ? 2 : 1;
+  const int n = source.w.n, groups = source.w.k / kGroup;
+  const float* data = x.block(0, 0);
+  const float* sums = x.block_sums(0, 0);
+  for (int t = tile_begin; t < tile_end; ++t) {
+    F total[M];
+    unroll<M>([&](auto m) FLOTILLA_INLINE { total[m] = zero(); });
+    for (int g = 0; g < groups; g += kBatchGroups) {
+      const int num = min_int(kBatchGroups, groups - g), whole = num / B * B;
+      const auto batch = source.batch(t, g, num, scratch);
+      const float* xg = data + g * kGroup * M;
+      const float* sg = sums + g * M;
+      fused_groups<M, B>(batch, 0, whole, xg, sg, total);
+      if (whole < num) fused_groups<M, 1>(batch, whole, num - whole, xg, sg, total);
+    }
+    unroll<M>([&](auto m) FLOTILLA_INLINE {
+      store_partial(y + static_cast<std::size_t>(m) * static_cast<std::size_t>(n) + t * kTileRows,
+                    total[m], n - t * kTileRows);
+    });
+  }
+}
+
+template <class Source>
+void fused_any(const Source& source, const PackedRows& x, int tile_begin, int tile_end, float* y,
+               FusedScratch& s) {
+  switch (x.m()) {
+    case 1:
+      return fused_tiles<1>(source, x, tile_begin, tile_end, y, s);
+    case 2:
+      return fused_tiles<2>(source, x, tile_begin, tile_end, y, s);
+    case 3:
+      return fused_tiles<3>(source, x, tile_begin, tile_end, y, s);
+    case 4:
+      return fused_tiles<4>(source, x, tile_begin, tile_end, y, s);
+    case 5:
+      return fused_tiles<5>(source, x, tile_begin, tile_end, y, s);
+    default:
+      return fused_tiles<6>(source, x, tile_begin, tile_end, y, s);
+  }
+}
+
+}  // namespace
+
+void linear_fused(const WeightView& w, const PackedRows& x, int tile_begin, int tile_end, float* y,
+                  std::byte* scratch) {
+  auto& s = *reinterpret_cast<FusedScratch*>(scratch);
+  if (w.packed != nullptr) return fused_any(PackedSource{w}, x, tile_begin, tile_end, y, s);
+  fused_any(StoredSource{w}, x, tile_begin, tile_end, y, s);
+}
+
+}  // namespace flotilla::backend::FLOTILLA_CPU_TARGET

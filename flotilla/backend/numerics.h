@@ -1,0 +1,32 @@
+// Which numbers a backend computes: the id by which machines find out that they agree, and a search
+// for drift.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flotilla/backend/backend.h"
+
+namespace flotilla::backend {
+
+// Rises when a change of kernels changes bits on purpose.
+inline constexpr int kKernelAbiVersion = 1;
+// How reductions are cut into pieces; rises likewise.
+inline constexpr int kPartitionVersion = 1;
+
+// SHA-256, 64 hexadecimal digits, over both versions and the outputs of every operation on fixed
+// inputs. Equal for all CPU targets and thread counts. Takes some ten milliseconds. Called like the
+// operations: one caller at a time.
+std::string numerics_id(Backend& backend);
+
+struct StressReport {
+  int rounds = 0;
+  std::int64_t outputs = 0;  // numbers compared
+  std::vector<std::string> drifting =
+      {};  // operations whose bits changed from one round to another
+};
+// Repeats every operation on fixed inputs and compares bits with the first time.
+StressReport op_stress(Backend& backend, int rounds);
+
+}  // namespace flotilla::backend

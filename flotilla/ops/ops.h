@@ -1,0 +1,54 @@
+// The operations that layers are composed of. Each checks shapes and types once (a mismatch is our
+// bug: FLOTILLA_CHECK), allocates its result and calls the backend. Activations are float32. Names
+// of sizes: T tokens, H hidden, N outputs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flotilla/backend/backend.h"
+
+namespace flotilla::ops {
+
+using backend::Backend;
+using backend::KvGeometry;
+using backend::KvRow;
+using backend::Matrix;
+using backend::Tensor;
+
+// Rows of the table times `scale`: [T, H]. Every id is in [0, table.n()).
+Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId> ids, float scale);
+
+// x [T, K] times the transposed weight [N, K]: [T, N].
+Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x);
+// The same for several weights of equal K, in one go: cheaper than one after another.
+std::vector<Tensor> linear_group(Backend& backend, std::span<const Matrix* const> weights,
+                                 const Tensor& x);
+
+// Over the last dimension. `weight` [dim] or empty.
+Tensor rms_norm(Backend& backend, const Tensor& x, const Tensor& weight, float eps);
+void rms_norm_in_place(Backend& backend, const Tensor& x, const Tensor& weight, float eps);
+// residual = (residual + rms_norm(x) * weight) * scale; both [T, H].
+void norm_add(Backend& backend, const Tensor& x, const Tensor& weight, float eps, float scale,
+              const Tensor& residual);
+
+// Rotates the heads of x [T, heads, D] in place; D / 2 frequencies.
+void rope(Backend& backend, const Tensor& x, std::span<const std::int32_t> positions,
+          std::span<const float> inverse_frequencies);
+
+// gelu_tanh(gate) * up, written over gate, which is returned.
+Tensor gelu_mul(Backend& backend, const Tensor& gate, const Tensor& up);
+
+// x = cap * tanh(x / cap), in place.
+void softcap(Backend& backend, const Tensor& x, float cap);
+
+// k, v [T, kv heads, D] into the pages of their sequences.
+void kv_append(Backend& backend, const Tensor& k, const Tensor& v, const KvGeometry& geometry,
+               std::span<const KvRow> rows);
+// q [T, heads, D] against the pages, which hold the step's own keys already: [T, heads, D]. window
+// 0: unlimited.
+Tensor attention(Backend& backend, const Tensor& q, const KvGeometry& geometry,
+                 std::span<const KvRow> rows, int window, float scale);
+
+}  // namespace flotilla::ops

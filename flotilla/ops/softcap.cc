@@ -1,0 +1,12 @@
+#include "flotilla/ops/check.h"
+#include "flotilla/ops/ops.h"
+
+namespace flotilla::ops {
+
+void softcap(Backend& backend, const Tensor& x, float cap) {
+  check_f32(x, x.shape().rank(), "softcap: input");
+  FLOTILLA_CHECK(cap > 0.0f, "softcap: the cap must be positive");
+  backend.softcap({.x = x, .cap = cap});
+}
+
+}  // namespace flotilla::ops
