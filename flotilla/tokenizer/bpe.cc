@@ -10,10 +10,6 @@
 namespace flotilla::tokenizer {
 namespace {
 
-constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
-constexpr std::uint32_t kNoSymbol = 0xFFFFFFFF;
-// Up to here a scan for the lowest rank is faster than a heap.
-constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kMaxWordBytes = std::size_t{1} << 31;
 
 Error context_length(std::size_t max_tokens) {
@@ -237,86 +233,6 @@ std::optional<TokenId> Bpe::whole_word(std::string_view word, BpeBuffer& buffer)
   return id;
 }
 
-void Bpe::merge_short(const TokenId* begin, const TokenId* end, std::vector<TokenId>& out) const {
-  const std::size_t size = static_cast<std::size_t>(end - begin);
-  if (size == 1) {
-    out.push_back(*begin);
-    return;
-  }
-  TokenId ids[kShortWord];
-  std::uint32_t ranks[kShortWord];    // of the pair that begins here
-  TokenId products[kShortWord];
-  std::size_t n = size;
-  std::copy(begin, end, ids);
-  const auto look_up = [&](std::size_t i) {
-    const PairTable::Entry* m = merges_.find(ids[i], ids[i + 1]);
-    ranks[i] = m ? m->rank : kNoRank;
-    products[i] = m ? m->product : kNoToken;
-  };
-  for (std::size_t i = 0; i + 1 < n; ++i) look_up(i);
-  while (n > 1) {
-    const std::size_t i = static_cast<std::size_t>(std::min_element(ranks, ranks + n - 1) - ranks);
-    if (ranks[i] == kNoRank) break;
-    ids[i] = products[i];
-    std::copy(ids + i + 2, ids + n, ids + i + 1);
-    if (i + 2 < n) {
-      std::copy(ranks + i + 2, ranks + n - 1, ranks + i + 1);
-      std::copy(products + i + 2, products + n - 1, products + i + 1);
-    }
-    --n;
-    if (i + 1 < n) look_up(i);
-    if (i > 0) look_up(i - 1);
-  }
-  out.insert(out.end(), ids, ids + n);
-}
-
-void Bpe::merge_long(TokenId* begin, TokenId* end, std::vector<TokenId>& out, BpeBuffer& buffer) const {
-  const std::size_t n = static_cast<std::size_t>(end - begin);
-  auto& next = buffer.next;
-  auto& previous = buffer.previous;
-  auto& heap = buffer.heap;
-  next.resize(n);
-  previous.resize(n);
-  heap.clear();
-  const auto later = [](const BpeBuffer::Candidate& a, const BpeBuffer::Candidate& b) { return a.order > b.order; };
-  const auto candidate = [](const PairTable::Entry& m, std::size_t position) {
-    return BpeBuffer::Candidate{std::uint64_t{m.rank} << 32 | position, m.product};
-  };
-  for (std::size_t i = 0; i < n; ++i) {
-    next[i] = i + 1 < n ? static_cast<std::uint32_t>(i + 1) : kNoSymbol;
-    previous[i] = i > 0 ? static_cast<std::uint32_t>(i - 1) : kNoSymbol;
-    if (i + 1 == n) break;
-    if (const PairTable::Entry* m = merges_.find(begin[i], begin[i + 1])) heap.push_back(candidate(*m, i));
-  }
-  std::make_heap(heap.begin(), heap.end(), later);
-  const auto push = [&](std::size_t left, std::size_t right) {
-    const PairTable::Entry* m = merges_.find(begin[left], begin[right]);
-    if (!m) return;
-    heap.push_back(candidate(*m, left));
-    std::push_heap(heap.begin(), heap.end(), later);
-  };
-  while (!heap.empty()) {
-    const BpeBuffer::Candidate top = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), later);
-    heap.pop_back();
-    const auto position = static_cast<std::uint32_t>(top.order);
-    // Entries are not removed when their neighbourhood changes; they are checked here.
-    if (begin[position] == kNoToken || next[position] == kNoSymbol) continue;
-    const std::uint32_t right = next[position];
-    const PairTable::Entry* m = merges_.find(begin[position], begin[right]);
-    if (!m || m->product != top.product) continue;
-    begin[position] = top.product;
-    begin[right] = kNoToken;
-    next[position] = next[right];
-    if (next[right] != kNoSymbol) previous[next[right]] = position;
-    if (previous[position] != kNoSymbol) push(previous[position], position);
-    if (next[position] != kNoSymbol) push(position, next[position]);
-  }
-  for (const TokenId* p = begin; p != end; ++p) {
-    if (*p != kNoToken) out.push_back(*p);
-  }
-}
-
 Status Bpe::encode(std::string_view word, std::vector<TokenId>& out, std::size_t max_tokens,
                    BpeBuffer& buffer) const {
   if (maps_bytes_) {
@@ -352,11 +268,7 @@ Status Bpe::encode_word(std::string_view word, std::vector<TokenId>& out, std::s
       part = begin + 1;
       while (part != end && adjacent_.find(part[-1], *part)) ++part;
     }
-    if (static_cast<std::size_t>(part - begin) <= kShortWord) {
-      merge_short(begin, part, out);
-    } else {
-      merge_long(begin, part, out, buffer);
-    }
+    merge_symbols(merges_, {begin, part}, out, buffer.merge);
     if (max_tokens > 0 && out.size() > max_tokens) return context_length(max_tokens);
     begin = part;
   }

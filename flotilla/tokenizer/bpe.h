@@ -13,6 +13,7 @@
 
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
+#include "flotilla/tokenizer/merge.h"
 #include "flotilla/tokenizer/pair_table.h"
 #include "flotilla/tokenizer/tokenizer_file.h"
 #include "flotilla/tokenizer/vocab.h"
@@ -21,14 +22,8 @@ namespace flotilla::tokenizer {
 
 // Working memory of one encode().
 struct BpeBuffer {
-  struct Candidate {  // two neighbours that may merge
-    std::uint64_t order;  // rank, then position
-    TokenId product;
-  };
   std::vector<TokenId> symbols;
-  std::vector<std::uint32_t> next;  // the symbol behind each one, on the long path
-  std::vector<std::uint32_t> previous;
-  std::vector<Candidate> heap;
+  MergeBuffer merge;
   std::string text;
 };
 
@@ -72,8 +67,6 @@ class Bpe {
   Status add_unknown(std::string_view piece, std::vector<TokenId>& symbols, std::optional<TokenId>& pending) const;
   TokenId affixed_id(std::string_view piece, bool is_first, bool is_last) const;
   std::optional<TokenId> whole_word(std::string_view word, BpeBuffer& buffer) const;
-  void merge_short(const TokenId* begin, const TokenId* end, std::vector<TokenId>& out) const;
-  void merge_long(TokenId* begin, TokenId* end, std::vector<TokenId>& out, BpeBuffer& buffer) const;
 
   Vocab vocab_;
   PairTable merges_;

@@ -81,7 +81,8 @@ Status Normalizer::apply(const Replace& step, NormalizedText& t, MatchBudget& bu
     }
     out += step.content;
     if (!t.trust.empty()) trust.append(step.content.size(), all_trusted(t.trust, m.begin, m.end) ? '\1' : '\0');
-    if (m.begin == 0 && m.end > 0 && step.content.empty()) t.lost_front = true;
+    // To the reference the new text lies where the last replaced character was.
+    if (m.begin == 0 && m.end > 0 && (step.content.empty() || char_end(t.text, 0) < m.end)) t.lost_front = true;
   }
   t.text = std::move(out);
   t.trust = std::move(trust);

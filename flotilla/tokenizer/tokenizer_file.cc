@@ -17,6 +17,16 @@ void RawMerges::add(std::string_view left, std::string_view right) {
 namespace {
 
 constexpr std::size_t kMaxDepth = 64;
+// Values outside of the two tables. The largest file in use has about 50,000.
+constexpr std::size_t kMaxValues = 2'000'000;
+
+bool is_member_of_interest(std::string_view key) {
+  for (const std::string_view known :
+       {"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"}) {
+    if (key == known) return true;
+  }
+  return false;
+}
 
 // Receives the events of the parser. Where they go depends on the mode.
 class Handler {
@@ -43,8 +53,7 @@ class Handler {
     }
     if (mode_ == Mode::kVocab) return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
     if (mode_ == Mode::kMerges) return fail(e, bad_merge());
-    enter();
-    return true;
+    return container(e);
   }
   bool on_object_end(std::size_t n, ec&) {
     const bool was_table = leave();
@@ -68,8 +77,7 @@ class Handler {
       if (depth_ != table_depth_) return fail(e, bad_merge());
       num_parts_ = 0;
     }
-    enter();
-    return true;
+    return container(e);
   }
   bool on_array_end(std::size_t n, ec& e) {
     if (mode_ == Mode::kMerges && depth_ > table_depth_) {
@@ -146,6 +154,24 @@ class Handler {
     ++depth_;
     if (depth_ <= 2) keys_[depth_].clear();
   }
+  // A container that belongs to no table, or to a member that is skipped.
+  bool container(ec& e) {
+    if (mode_ == Mode::kTree) {
+      if (depth_ == 1 && !is_member_of_interest(keys_[1])) {
+        begin_table(Mode::kSkip);
+        return true;
+      }
+      if (!count_value(e)) return false;
+    }
+    enter();
+    return true;
+  }
+  bool count_value(ec& e) {
+    if (++num_values_ <= kMaxValues) return true;
+    fail(e, "tokenizer has more than " + std::to_string(kMaxValues) + " values beside its tables");
+    error->code = ErrorCode::kTooLarge;
+    return false;
+  }
   void begin_table(Mode mode) {
     mode_ = mode;
     enter();
@@ -162,7 +188,10 @@ class Handler {
   template <class Push>
   bool scalar(ec& e, Push push) {
     switch (mode_) {
-      case Mode::kTree: push(); return true;
+      case Mode::kTree:
+        if (!count_value(e)) return false;
+        push();
+        return true;
       case Mode::kVocab: return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
       case Mode::kMerges: return fail(e, bad_merge());
       case Mode::kSkip: return true;
@@ -196,6 +225,7 @@ class Handler {
   Mode mode_ = Mode::kTree;
   std::size_t depth_ = 0;
   std::size_t table_depth_ = 0;
+  std::size_t num_values_ = 0;
   std::string keys_[3];  // keys_[d]: the last key seen in the container at depth d
   std::string key_;
   std::string partial_;

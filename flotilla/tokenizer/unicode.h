@@ -1,4 +1,5 @@
-// What the tokenizer needs to know about characters: classes of code points and UTF-8 walking. Unicode 14.
+// What the tokenizer needs to know about characters: classes of code points and UTF-8 walking. Data of utf8proc
+// (Unicode 15 in release 2.8).
 // Every function is safe from any thread.
 #pragma once
 
