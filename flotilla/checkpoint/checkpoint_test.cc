@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 #include <cstdint>
+#include <filesystem>
 
 #include "flotilla/checkpoint/safetensors_writer.h"
 #include "flotilla/checkpoint/test_folder.h"

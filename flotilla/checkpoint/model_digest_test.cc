@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "flotilla/base/text.h"
 #include "flotilla/checkpoint/digest_cache.h"
@@ -162,13 +164,8 @@ TEST_F(ModelDigestTest, ACacheKeepsWhatAnotherProcessStored) {
 
 TEST_F(ModelDigestTest, AScanListsModelsAndSaysWhatIsWrongWithThem) {
   const TestFolder root;
-  std::filesystem::copy(FLOTILLA_SOURCE_DIR "/models/flotilla-tiny", root / "tiny",
-                        std::filesystem::copy_options::recursive);
-  std::filesystem::copy(FLOTILLA_SOURCE_DIR "/tests/reference/gemma4-dense", root / "broken",
-                        std::filesystem::copy_options::recursive);
-  std::filesystem::permissions(root / "broken", std::filesystem::perms::owner_all);
-  std::filesystem::permissions(root / "broken/model.safetensors",
-                               std::filesystem::perms::owner_all);
+  root.copy(FLOTILLA_SOURCE_DIR "/models/flotilla-tiny", "tiny");
+  root.copy(FLOTILLA_SOURCE_DIR "/tests/reference/gemma4-dense", "broken");
   std::filesystem::resize_file(root / "broken/model.safetensors", 100000);
   std::filesystem::create_directory(root / "no-model");
   const auto models = scan_models(root.path());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "flotilla/checkpoint/checkpoint.h"
 #include "flotilla/checkpoint/safetensors_writer.h"

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <utility>
+#include <vector>
+
+#include "flotilla/ops/ops.h"
 
 namespace flotilla::layers {
 using backend::Matrix;
@@ -11,15 +14,10 @@ GatedMlp::GatedMlp(std::unique_ptr<Matrix> gate, std::unique_ptr<Matrix> up,
                    std::unique_ptr<Matrix> down)
     : gate_(std::move(gate)), up_(std::move(up)), down_(std::move(down)) {}
 
-void GatedMlp::forward(backend::Backend& backend, GatedMlpScratch& scratch, const Tensor& x,
-                       const Tensor& out) const {
-  const std::int64_t num_tokens = x.dim(0);
-  const std::array<Tensor, 2> outs = {scratch.gate.view(backend, num_tokens, gate_->n()),
-                                      scratch.up.view(backend, num_tokens, up_->n())};
+Tensor GatedMlp::forward(backend::Backend& backend, const Tensor& x) const {
   const std::array<const Matrix*, 2> weights = {gate_.get(), up_.get()};
-  backend.linear_group({.weights = weights, .x = x, .outs = outs});
-  backend.gelu_mul({.gate = outs[0], .up = outs[1], .out = outs[0]});
-  backend.linear({.weight = down_.get(), .x = outs[0], .out = out});
+  const std::vector<Tensor> wide = ops::linear_group(backend, weights, x);
+  return ops::linear(backend, *down_, ops::gelu_mul(backend, wide[0], wide[1]));
 }
 
 }  // namespace flotilla::layers

@@ -8,13 +8,8 @@
 #include <vector>
 
 #include "flotilla/backend/backend.h"
-#include "flotilla/layers/scratch.h"
 
 namespace flotilla::layers {
-
-struct AttentionScratch {
-  Scratch q, k, v, mixed;
-};
 
 struct RopeAttentionConfig {
   int num_heads = 0;
@@ -33,18 +28,20 @@ struct RopeAttentionWeights {
   backend::Tensor q_norm, k_norm;  // [head_dim] float32
 };
 
+// Const after construction.
 class RopeAttention {
  public:
   RopeAttention(RopeAttentionConfig config, RopeAttentionWeights weights);
-  // x, out [num_tokens, hidden]; positions [num_tokens]; `rows` cover the tokens and hold this
+  // x [num_tokens, hidden]; the result has the same shape. `rows` cover the tokens and hold this
   // layer's pages, or those of the layer it reads.
-  void forward(backend::Backend& backend, AttentionScratch& scratch, const backend::Tensor& x,
-               std::span<const std::int32_t> positions, std::span<const backend::KvRow> rows,
-               const backend::Tensor& out) const;
+  backend::Tensor forward(backend::Backend& backend, const backend::Tensor& x,
+                          std::span<const std::int32_t> positions,
+                          std::span<const backend::KvRow> rows) const;
 
  private:
-  void project(backend::Backend& backend, const backend::Tensor& x, const backend::Tensor& q,
-               const backend::Tensor& k, const backend::Tensor& v) const;
+  void store(backend::Backend& backend, const backend::Tensor& raw_keys,
+             const backend::Tensor& raw_values, std::span<const std::int32_t> positions,
+             std::span<const backend::KvRow> rows) const;
 
   RopeAttentionConfig config_;
   RopeAttentionWeights weights_;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "flotilla/ops/ops.h"
+
 namespace flotilla::models::gemma4 {
 using backend::Backend;
-using backend::Matrix;
 using backend::Shape;
 using backend::Tensor;
 
@@ -13,11 +14,8 @@ struct Model::Scratchpad final : Workspace {
   std::vector<TokenId> ids;
   std::vector<std::int32_t> positions;
   std::vector<backend::KvRow> rows;  // pages are those of the layer at hand
-  layers::Scratch hidden, normed, sublayer, wanted, logits;
-  layers::AttentionScratch attention;
-  layers::GatedMlpScratch mlp;
-  PerLayerScratch per_layer;
-  Tensor per_layer_inputs;
+  std::vector<TokenId> per_layer_ids;
+  Tensor per_layer_inputs;  // of this step; empty without per-layer embeddings
 };
 
 Model::Model(Config config, Weights weights, ModelInfo info)
@@ -61,38 +59,25 @@ void Model::run_layer(Backend& backend, Scratchpad& pad, const ForwardInput& inp
                       std::size_t index, const Tensor& hidden) const {
   const Layer& layer = weights_.layers[index];
   const float eps = config_.rms_norm_eps;
-  const std::int64_t num_tokens = hidden.dim(0);
-  const Tensor normed = pad.normed.view(backend, num_tokens, config_.hidden_size);
-  const Tensor sublayer = pad.sublayer.view(backend, num_tokens, config_.hidden_size);
-
   for (std::size_t i = 0; i < pad.rows.size(); ++i) {
     pad.rows[i].kv = input.rows[i].layers[static_cast<std::size_t>(layer.kv_layer)];
   }
-  backend.rms_norm({.x = hidden, .weight = layer.input_norm, .eps = eps, .out = normed});
-  layer.attention->forward(backend, pad.attention, normed, pad.positions, pad.rows, sublayer);
-  backend.norm_add(
-      {.x = sublayer, .weight = layer.post_attention_norm, .eps = eps, .residual = hidden});
+  const Tensor attended = layer.attention->forward(
+      backend, ops::rms_norm(backend, hidden, layer.input_norm, eps), pad.positions, pad.rows);
+  ops::norm_add(backend, attended, layer.post_attention_norm, eps, 1.0f, hidden);
 
-  backend.rms_norm({.x = hidden, .weight = layer.pre_mlp_norm, .eps = eps, .out = normed});
-  layer.mlp->forward(backend, pad.mlp, normed, sublayer);
-  backend.norm_add({.x = sublayer,
-                    .weight = layer.post_mlp_norm,
-                    .eps = eps,
-                    .scale = layer.per_layer ? 1.0f : layer.scalar,
-                    .residual = hidden});
+  const Tensor mixed =
+      layer.mlp->forward(backend, ops::rms_norm(backend, hidden, layer.pre_mlp_norm, eps));
+  ops::norm_add(backend, mixed, layer.post_mlp_norm, eps, layer.per_layer ? 1.0f : layer.scalar,
+                hidden);
   if (!layer.per_layer) return;
 
+  const std::int64_t num_tokens = hidden.dim(0);
   const auto first = static_cast<std::int64_t>(index) * num_tokens;
-  const Tensor gate = pad.per_layer.gate.view(backend, num_tokens, config_.per_layer_size);
-  backend.linear({.weight = layer.per_layer->gate.get(), .x = hidden, .out = gate});
-  backend.gelu_mul(
-      {.gate = gate, .up = pad.per_layer_inputs.rows(first, first + num_tokens), .out = gate});
-  backend.linear({.weight = layer.per_layer->projection.get(), .x = gate, .out = sublayer});
-  backend.norm_add({.x = sublayer,
-                    .weight = layer.per_layer->norm,
-                    .eps = eps,
-                    .scale = layer.scalar,
-                    .residual = hidden});
+  const Tensor gate = ops::gelu_mul(backend, ops::linear(backend, *layer.per_layer->gate, hidden),
+                                    pad.per_layer_inputs.rows(first, first + num_tokens));
+  ops::norm_add(backend, ops::linear(backend, *layer.per_layer->projection, gate),
+                layer.per_layer->norm, eps, layer.scalar, hidden);
 }
 
 Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInput& input,
@@ -104,7 +89,8 @@ Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInp
     if (row.wants_logits == WantsLogits::kLast) ++num_wanted;
   }
   if (num_wanted == 0) return {};
-  const Tensor wanted = pad.wanted.view(backend, num_wanted, config_.hidden_size);
+  const Tensor wanted =
+      backend.allocate(Shape{num_wanted, config_.hidden_size}, tensor::DType::kF32);
   // The norm also collects the wanted rows; neighbours go in one call.
   std::int64_t next = 0;
   std::int64_t begin = 0;
@@ -131,10 +117,9 @@ Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInp
   flush();
   if (input.observer != nullptr) (*input.observer)(config_.num_layers(), wanted);
 
-  const Tensor logits = pad.logits.view(backend, num_wanted, config_.vocab_size);
-  const Matrix* head = weights_.head ? weights_.head.get() : weights_.embedding.get();
-  backend.linear({.weight = head, .x = wanted, .out = logits});
-  if (config_.softcap) backend.softcap({.x = logits, .cap = *config_.softcap});
+  const Tensor logits =
+      ops::linear(backend, weights_.head ? *weights_.head : *weights_.embedding, wanted);
+  if (config_.softcap) ops::softcap(backend, logits, *config_.softcap);
   return logits;
 }
 
@@ -142,23 +127,19 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
   auto& pad = static_cast<Scratchpad&>(workspace);
   gather(pad, input);
   if (pad.ids.empty()) return {};
-  const auto num_tokens = static_cast<std::int64_t>(pad.ids.size());
-  const Tensor hidden = pad.hidden.view(backend, num_tokens, config_.hidden_size);
-  backend.embedding({.table = weights_.embedding.get(),
-                     .ids = pad.ids,
-                     .scale = config_.embedding_scale,
-                     .out = hidden});
+  const Tensor hidden =
+      ops::embedding(backend, *weights_.embedding, pad.ids, config_.embedding_scale);
   if (weights_.per_layer) {
     // Places of pictures and sound have no entry in the wide table.
-    pad.per_layer.ids = pad.ids;
-    for (TokenId& id : pad.per_layer.ids) {
+    pad.per_layer_ids = pad.ids;
+    for (TokenId& id : pad.per_layer_ids) {
       const bool placeholder =
           std::find(config_.placeholder_ids.begin(), config_.placeholder_ids.end(), id) !=
           config_.placeholder_ids.end();
       if (placeholder || id >= config_.per_layer_vocab) id = config_.padding_id;
     }
-    pad.per_layer_inputs = compute_per_layer_inputs(backend, *weights_.per_layer, pad.per_layer,
-                                                    pad.per_layer.ids, hidden);
+    pad.per_layer_inputs =
+        compute_per_layer_inputs(backend, *weights_.per_layer, pad.per_layer_ids, hidden);
   }
   for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
     if (input.observer != nullptr) (*input.observer)(static_cast<std::int64_t>(l), hidden);

@@ -8,7 +8,6 @@
 
 #include "flotilla/layers/gated_mlp.h"
 #include "flotilla/layers/rope_attention.h"
-#include "flotilla/layers/scratch.h"
 #include "flotilla/models/causal_lm.h"
 #include "flotilla/models/gemma4/gemma4_config.h"
 #include "flotilla/models/gemma4/per_layer_inputs.h"

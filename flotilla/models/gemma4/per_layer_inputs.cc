@@ -3,33 +3,28 @@
 #include <cmath>
 #include <cstring>
 
+#include "flotilla/ops/ops.h"
+
 namespace flotilla::models::gemma4 {
 using backend::Shape;
 using backend::Tensor;
 
 Tensor compute_per_layer_inputs(backend::Backend& backend, const PerLayerInputs& weights,
-                                PerLayerScratch& scratch, std::span<const TokenId> ids,
-                                const Tensor& embedded) {
+                                std::span<const TokenId> ids, const Tensor& embedded) {
   const std::int64_t num_tokens = embedded.dim(0);
   const std::int64_t size = weights.size;
-  const std::int64_t width = weights.num_layers * size;
-  const Tensor tokens = scratch.tokens.view(backend, num_tokens, width);
-  const Tensor context = scratch.context.view(backend, num_tokens, width);
-  backend.embedding({.table = weights.embedding.get(),
-                     .ids = ids,
-                     .scale = std::sqrt(static_cast<float>(size)),
-                     .out = tokens});
-  backend.linear({.weight = weights.projection.get(), .x = embedded, .out = context});
+  const Tensor tokens =
+      ops::embedding(backend, *weights.embedding, ids, std::sqrt(static_cast<float>(size)));
+  const Tensor context = ops::linear(backend, *weights.projection, embedded);
   // norm(context / sqrt(hidden)) equals norm(context) with an eps that is larger by the factor
   // hidden.
   const Shape rows{num_tokens * weights.num_layers, size};
-  backend.norm_add({.x = context.reshape(rows),
-                    .weight = weights.norm,
-                    .eps = weights.norm_eps * static_cast<float>(embedded.dim(1)),
-                    .scale = static_cast<float>(std::sqrt(0.5)),
-                    .residual = tokens.reshape(rows)});
+  ops::norm_add(backend, context.reshape(rows), weights.norm,
+                weights.norm_eps * static_cast<float>(embedded.dim(1)),
+                static_cast<float>(std::sqrt(0.5)), tokens.reshape(rows));
   // Layer by layer, so that each layer's rows lie together.
-  const Tensor inputs = scratch.inputs.view(backend, weights.num_layers * num_tokens, size);
+  const Tensor inputs =
+      backend.allocate(Shape{weights.num_layers * num_tokens, size}, tensor::DType::kF32);
   const std::size_t row_bytes = static_cast<std::size_t>(size) * sizeof(float);
   for (std::int64_t t = 0; t < num_tokens; ++t) {
     for (std::int64_t l = 0; l < weights.num_layers; ++l) {

@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "flotilla/backend/backend.h"
-#include "flotilla/layers/scratch.h"
 
 namespace flotilla::models::gemma4 {
 
@@ -28,18 +26,10 @@ struct PerLayerInputs {
   float norm_eps = 0;
 };
 
-struct PerLayerScratch {
-  layers::Scratch tokens;   // [num_tokens, num_layers * size]
-  layers::Scratch context;  // the same
-  layers::Scratch inputs;   // [num_layers, num_tokens, size]
-  layers::Scratch gate;     // [num_tokens, size]
-  std::vector<TokenId> ids;
-};
-
 // The inputs of all layers, [num_layers * num_tokens, size], rows of layer l from l * num_tokens.
 // `embedded` is the scaled embedding [num_tokens, hidden]; `ids` are looked up in the wide table.
 backend::Tensor compute_per_layer_inputs(backend::Backend& backend, const PerLayerInputs& weights,
-                                         PerLayerScratch& scratch, std::span<const TokenId> ids,
+                                         std::span<const TokenId> ids,
                                          const backend::Tensor& embedded);
 
 }  // namespace flotilla::models::gemma4
