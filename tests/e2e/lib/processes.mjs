@@ -1,0 +1,183 @@
+// Starts the real programs on free loopback ports, waits until they are ready, and stops them.
+import {spawn, execFileSync} from 'node:child_process';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {createServer} from 'node:net';
+import {tmpdir} from 'node:os';
+import {join, resolve} from 'node:path';
+import {fileURLToPath} from 'node:url';
+
+export const kRoot = resolve(fileURLToPath(new URL('../../..', import.meta.url)));
+export const kModelsDir = join(kRoot, 'models');
+export const kTinyModel = 'flotilla-tiny';
+const kSlow = process.env.FLOTILLA_E2E_SLOW ? 5 : 1;
+export const patience = (ms) => ms * kSlow;
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+function binary(name) {
+  if (!process.env.FLOTILLA_BIN) throw new Error('set FLOTILLA_BIN to the folder of the programs');
+  return join(process.env.FLOTILLA_BIN, name);
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  const {port} = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+// Retries `attempt` until it returns something true.
+export async function eventually(what, attempt, ms = 10_000) {
+  const end = Date.now() + patience(ms);
+  let last;
+  for (;;) {
+    try {
+      last = await attempt();
+      if (last) return last;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > end) throw new Error(`${what}: not within ${patience(ms)} ms (last: ${last})`);
+    await sleep(20);
+  }
+}
+
+class Program {
+  constructor(name, args) {
+    this.name = name;
+    this.log = '';
+    this.expectKilled = false;
+    this.child = spawn(binary(name), args, {stdio: ['ignore', 'pipe', 'pipe']});
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream.setEncoding('utf8');
+      stream.on('data', (text) => { this.log += text; });
+    }
+    this.exited = new Promise((done) => {
+      this.child.on('error', (error) => done(`cannot start: ${error.message}`));
+      this.child.on('exit', (code, signal) => done(signal ?? code));
+    });
+    this.exited.then((how) => { this.how = how; });
+  }
+  alive() {
+    if (this.how !== undefined) throw new Error(`${this.name} ended (${this.how}):\n${this.log.slice(-4000)}`);
+  }
+  // As when the machine loses power.
+  async kill() {
+    this.expectKilled = true;
+    this.child.kill('SIGKILL');
+    await this.exited;
+  }
+  // A polite stop must end the process cleanly; a sanitizer's report shows as another status.
+  async stop() {
+    if (this.expectKilled) return;
+    if (this.how === undefined) this.child.kill('SIGTERM');
+    const timer = setTimeout(() => this.child.kill('SIGKILL'), patience(15_000));
+    const how = await this.exited;
+    clearTimeout(timer);
+    if (how !== 0) throw new Error(`${this.name} ended with ${how} at stop:\n${this.log.slice(-4000)}`);
+  }
+}
+
+// One surface under test: a base URL, a key, and the processes behind it.
+export class Deployment {
+  constructor() {
+    this.dir = mkdtempSync(join(tmpdir(), 'flotilla-e2e-'));
+    this.programs = [];
+    this.nodes = [];
+    this.key = 'none';
+  }
+  start(name, args) {
+    const program = new Program(name, args);
+    this.programs.push(program);
+    return program;
+  }
+  writeScript(script) {
+    const path = join(this.dir, `script-${this.programs.length}.json`);
+    writeFileSync(path, JSON.stringify(script));
+    return path;
+  }
+  async ready(ms = 30_000) {
+    await eventually(`${this.url}/readyz`, async () => {
+      for (const program of this.programs) if (!program.expectKilled) program.alive();
+      return (await fetch(`${this.url}/readyz`)).ok;
+    }, ms);
+  }
+  async models() {
+    const response = await fetch(`${this.url}/v1/models`, {headers: {authorization: `Bearer ${this.key}`}});
+    return (await response.json()).data.map((model) => model.id);
+  }
+  post(body, headers = {}, options = {}) {
+    return fetch(`${this.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: {authorization: `Bearer ${this.key}`, 'content-type': 'application/json', ...headers},
+      body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+      ...options,
+    });
+  }
+  log() { return this.programs.map((p) => `--- ${p.name}\n${p.log}`).join('\n'); }
+  async stop() {
+    const problems = [];
+    // Nodes first, as they were started last.
+    for (const program of [...this.programs].reverse()) await program.stop().catch((error) => problems.push(error));
+    rmSync(this.dir, {recursive: true, force: true});
+    if (problems.length > 0) throw problems[0];
+  }
+}
+
+function source(deployment, {script, models}) {
+  return script ? ['--scripted', deployment.writeScript(script)] : ['--models-dir', models];
+}
+
+// `flotilla serve`, with a script or a folder of models.
+export async function startServe({script, models, args = []}) {
+  const d = new Deployment();
+  const port = await freePort();
+  d.url = `http://127.0.0.1:${port}`;
+  d.main = d.start('flotilla', ['serve', '--listen', `127.0.0.1:${port}`, ...source(d, {script, models}), ...args]);
+  await d.ready();
+  return d;
+}
+
+export function coordinatorCommand(deployment, args) {
+  return execFileSync(binary('flotilla-coordinator'), [...args, '--database', deployment.database],
+                      {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe']}).trim();
+}
+
+// A coordinator without nodes, and one API key.
+export async function startCoordinator({args = []} = {}) {
+  const d = new Deployment();
+  d.port = await freePort();
+  d.url = `http://127.0.0.1:${d.port}`;
+  d.link = `ws://127.0.0.1:${d.port}/v1/link`;
+  d.database = join(d.dir, 'fleet.sqlite');
+  d.main = d.start('flotilla-coordinator',
+                   ['serve', '--database', d.database, '--listen', `127.0.0.1:${d.port}`, ...args]);
+  await eventually('the coordinator', async () => {
+    d.main.alive();
+    return (await fetch(`${d.url}/healthz`)).ok;
+  });
+  d.key = coordinatorCommand(d, ['keys', 'create', '--name', 'e2e', '--quiet']);
+  return d;
+}
+
+export function invite(deployment, name) {
+  return coordinatorCommand(deployment, ['nodes', 'invite', name, '--url', deployment.link, '--quiet']);
+}
+
+export function startNode(deployment, {script, models, token, args = []}) {
+  const name = `node-${deployment.nodes.length}`;
+  token ??= invite(deployment, name);
+  const node = deployment.start('flotilla', [
+    'provider', '--join', token, '--state-dir', join(deployment.dir, name), ...source(deployment, {script, models}), ...args,
+  ]);
+  deployment.nodes.push(node);
+  return node;
+}
+
+// A coordinator with nodes, ready to answer.
+export async function startFleet({script, models, numNodes = 1, args = [], nodeArgs = []}) {
+  const d = await startCoordinator({args});
+  for (let i = 0; i < numNodes; ++i) startNode(d, {script, models, args: nodeArgs});
+  await d.ready();
+  return d;
+}

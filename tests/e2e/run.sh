@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# End-to-end tests: real processes on loopback, driven by the clients that people use.
+#   FLOTILLA_BIN=build/release/bin tests/e2e/run.sh [FILE.test.mjs...]
+# FLOTILLA_E2E_SLOW=1 multiplies every deadline, for sanitizer builds.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+: "${FLOTILLA_BIN:?set FLOTILLA_BIN to the folder of the programs, such as build/release/bin}"
+FLOTILLA_BIN=$(cd "$FLOTILLA_BIN" && pwd)
+export FLOTILLA_BIN
+for program in flotilla flotilla-coordinator; do
+  [ -x "$FLOTILLA_BIN/$program" ] || { echo "$FLOTILLA_BIN/$program is missing: build it first" >&2; exit 1; }
+done
+
+stamp=$here/npm/node_modules/.installed
+if ! cmp -s "$here/npm/package-lock.json" "$stamp"; then
+  (cd "$here/npm" && npm ci --no-audit --no-fund --loglevel=error)
+  cp "$here/npm/package-lock.json" "$stamp"
+fi
+
+files=("$@")
+[ ${#files[@]} -gt 0 ] || files=("$here"/*.test.mjs)
+exec node --test "${files[@]}"
