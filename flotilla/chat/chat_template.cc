@@ -25,13 +25,15 @@ Value from_json(Runtime& runtime, const boost::json::object& object, std::size_t
   items.reserve(object.size());
   for (const auto& member : object) {
     runtime.charge_bytes(member.key().size());
-    items.emplace_back(Value::text(std::string(member.key()), false), from_json(runtime, member.value(), level + 1));
+    items.emplace_back(Value::text(std::string(member.key()), false),
+                       from_json(runtime, member.value(), level + 1));
   }
   return Value::dict(std::move(items));
 }
 
 Value from_json(Runtime& runtime, const boost::json::value& json, std::size_t level) {
-  if (level >= kMaxValueDepth) runtime.fail("the input nests deeper than " + std::to_string(kMaxValueDepth));
+  if (level >= kMaxValueDepth)
+    runtime.fail("the input nests deeper than " + std::to_string(kMaxValueDepth));
   runtime.charge(1);
   switch (json.kind()) {
     case boost::json::kind::null:
@@ -42,7 +44,8 @@ Value from_json(Runtime& runtime, const boost::json::value& json, std::size_t le
       return Value::integer(json.get_int64());
     case boost::json::kind::uint64: {
       const std::uint64_t number = json.get_uint64();
-      return number > INT64_MAX ? Value::big(number) : Value::integer(static_cast<std::int64_t>(number));
+      return number > INT64_MAX ? Value::big(number)
+                                : Value::integer(static_cast<std::int64_t>(number));
     }
     case boost::json::kind::double_:
       return Value::real(json.get_double());
@@ -52,7 +55,8 @@ Value from_json(Runtime& runtime, const boost::json::value& json, std::size_t le
     case boost::json::kind::array: {
       std::vector<Value> items;
       items.reserve(json.get_array().size());
-      for (const auto& item : json.get_array()) items.push_back(from_json(runtime, item, level + 1));
+      for (const auto& item : json.get_array())
+        items.push_back(from_json(runtime, item, level + 1));
       return Value::list(std::move(items));
     }
     case boost::json::kind::object:
@@ -77,7 +81,8 @@ void set_globals(Interpreter& interpreter, Runtime& runtime, const RenderInput& 
       interpreter.set_global(std::string(variable.key()), from_json(runtime, variable.value(), 0));
     }
   }
-  interpreter.set_global("messages", input.messages ? from_json(runtime, *input.messages, 0) : Value::list({}));
+  interpreter.set_global("messages",
+                         input.messages ? from_json(runtime, *input.messages, 0) : Value::list({}));
   if (input.tools) interpreter.set_global("tools", from_json(runtime, *input.tools, 0));
   interpreter.set_global("add_generation_prompt", Value::boolean(input.add_generation_prompt));
   interpreter.set_global("bos_token", Value::text(input.bos_token, true));
@@ -94,8 +99,8 @@ const std::string& ChatTemplate::source() const { return program_->source; }
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::compile(std::string source) {
   static constexpr std::size_t kMaxSource = 4u << 20;
   if (source.size() > kMaxSource) {
-    return Error{ErrorCode::kTooLarge, "chat template of " + std::to_string(source.size()) + " bytes exceeds " +
-                                           std::to_string(kMaxSource)};
+    return Error{ErrorCode::kTooLarge, "chat template of " + std::to_string(source.size()) +
+                                           " bytes exceeds " + std::to_string(kMaxSource)};
   }
   auto program = std::make_unique<Program>();
   program->source = std::move(source);

@@ -13,9 +13,10 @@ namespace {
 // Bytes that UTF-8 never contains stand for tokens.
 constexpr char kQuoteByte = '\xff';
 constexpr char kEndByte = '\xfe';
-constexpr std::size_t kMaxDepth = 48;     // deeper brackets are read as text, so that clients can parse the result
-constexpr std::size_t kMaxKey = 128;      // bytes that are searched for the colon of a key
-constexpr std::size_t kMaxClosers = 64;   // bytes of brackets and blanks that are looked through
+constexpr std::size_t kMaxDepth =
+    48;  // deeper brackets are read as text, so that clients can parse the result
+constexpr std::size_t kMaxKey = 128;     // bytes that are searched for the colon of a key
+constexpr std::size_t kMaxClosers = 64;  // bytes of brackets and blanks that are looked through
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -87,7 +88,7 @@ bool is_text_quote(char c) { return c == '"' || c == '\'' || c == '`'; }
 Gemma4Arguments::Gemma4Arguments(char opener) : is_call_style_(opener == '(') { open(true); }
 
 void Gemma4Arguments::push(std::string_view text) {
-  for (const char c : text) input_ += static_cast<unsigned char>(c) >= 0xf8 ? '?' : c;
+  input_ += text;
   run();
 }
 void Gemma4Arguments::push_quote() {
@@ -235,7 +236,9 @@ bool Gemma4Arguments::step_key() {
   std::size_t end = at_;
   while (end < input_.size()) {
     const char d = input_[end];
-    if (is_colon(d) || d == ',' || d == '{' || d == '[' || is_closer(d) || d == kQuoteByte || d == kEndByte) break;
+    if (is_colon(d) || d == ',' || d == '{' || d == '[' || is_closer(d) || d == kQuoteByte ||
+        d == kEndByte)
+      break;
     ++end;
   }
   if (end >= input_.size()) return false;
@@ -344,7 +347,8 @@ bool Gemma4Arguments::step_escape() {
     emit(std::string_view(input_).substr(at_, 2));
     at_ += 2;
   } else {
-    emit_character('\\');  // not an escape, or \u, which is kept as written: half a surrogate pair would be no text
+    emit_character('\\');  // not an escape, or \u, which is kept as written: half a surrogate pair
+                           // would be no text
     ++at_;
   }
   return true;
@@ -452,7 +456,8 @@ Gemma4Arguments::Verdict Gemma4Arguments::key_follows(std::size_t at) const {
   for (; at < input_.size() && at - start < kMaxKey; ++at) {
     const char c = input_[at];
     if (quote ? c == quote : is_colon(c)) break;
-    if (c == '\n' || std::string_view(",{}[]():=\"'`<>;\xff\xfe").find(c) != std::string_view::npos) return Verdict::kNo;
+    if (c == '\n' || std::string_view(",{}[]():=\"'`<>;\xff\xfe").find(c) != std::string_view::npos)
+      return Verdict::kNo;
   }
   if (at - start >= kMaxKey) return Verdict::kNo;
   if (at >= input_.size()) return Verdict::kUnknown;

@@ -2,10 +2,11 @@
 //
 //   {city:<|"|>Oslo<|"|>,days:3}   ->   {"city":"Oslo","days":3}
 //
-// Nothing is taken back: a scalar is held until it is complete, and a quote token until what follows shows whether it
-// ends the text. The notation has no escapes, so a quote token inside a text is ambiguous. It ends the text only when
-// the call goes on as a call from there: closing brackets and then the end of the call, or a comma and then, inside an
-// object, a key with its colon. Otherwise it is a quotation mark of the text.
+// Nothing is taken back: a scalar is held until it is complete, and a quote token until what
+// follows shows whether it ends the text. The notation has no escapes, so a quote token inside a
+// text is ambiguous. It ends the text only when the call goes on as a call from there: closing
+// brackets and then the end of the call, or a comma and then, inside an object, a key with its
+// colon. Otherwise it is a quotation mark of the text.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ class Gemma4Arguments {
   // `opener` is '{', or '(' as some models write.
   explicit Gemma4Arguments(char opener);
 
-  // Ordinary text, and the token <|"|>. Ignored once done().
+  // Ordinary text without the bytes 0xf8 to 0xff, and the token <|"|>. Not to be called once
+  // done().
   void push(std::string_view text);
   void push_quote();
   // The call ended here: closes what is open.
@@ -72,12 +74,12 @@ class Gemma4Arguments {
   const bool is_call_style_;
   State state_ = State::kKey;
   std::vector<Frame> frames_;
-  std::string input_;     // unread from at_ on; tokens are the bytes kQuoteByte and kEndByte
+  std::string input_;  // unread from at_ on; tokens are the bytes kQuoteByte and kEndByte
   std::size_t at_ = 0;
-  std::size_t scan_ = 0;  // kBare: how far the scalar was read
-  int inner_[3] = {};     // kBare: brackets open inside the scalar
-  char quote_ = 0;        // kText: what ends it
-  std::size_t muted_ = 0; // frames at the key that came twice; 0: none
+  std::size_t scan_ = 0;   // kBare: how far the scalar was read
+  int inner_[3] = {};      // kBare: brackets open inside the scalar
+  char quote_ = 0;         // kText: what ends it
+  std::size_t muted_ = 0;  // frames at the key that came twice; 0: none
   std::string output_;
 };
 

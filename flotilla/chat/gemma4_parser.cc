@@ -17,16 +17,17 @@ constexpr std::string_view kCallOpen = "<|tool_call>";
 constexpr std::string_view kCallClose = "<tool_call|>";
 constexpr std::string_view kQuote = "<|\"|>";
 constexpr std::string_view kThought = "thought\n";
-constexpr std::size_t kMaxHeader = 256;     // bytes between the opener and the brace
-constexpr std::size_t kMaxUnopened = 4096;  // bytes held while a call without opener may still turn out to be one
+constexpr std::size_t kMaxHeader = 256;  // bytes between the opener and the brace
+constexpr std::size_t kMaxUnopened =
+    4096;  // bytes held while a call without opener may still turn out to be one
 
 bool is_stop(std::string_view special) {
   return special == "<turn|>" || special == "<|tool_response>" || special == "<eos>";
 }
 
 bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == ':' ||
-         c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == ':' || c == '-';
 }
 
 // `call:NAME{`, also `:NAME{`, `NAME{` and `call:NAME(`.
@@ -57,7 +58,8 @@ CallHeader read_header(std::string_view text) {
   skip_space();
   if (at < text.size()) {
     const bool is_opener = text[at] == '{' || text[at] == '(';
-    header.kind = is_opener && !header.name.empty() ? CallHeader::Kind::kNamed : CallHeader::Kind::kBad;
+    header.kind =
+        is_opener && !header.name.empty() ? CallHeader::Kind::kNamed : CallHeader::Kind::kBad;
     header.opener = at;
   } else if (text.size() > kMaxHeader) {
     header.kind = CallHeader::Kind::kBad;
@@ -73,15 +75,16 @@ class Gemma4Parser final : public OutputParser {
   std::vector<OutputDelta> finish(bool complete) override;
   int num_calls() const override { return num_calls_; }
   bool inside_call() const override {
-    return state_ == State::kCallHeader || state_ == State::kArguments || state_ == State::kAfterArguments;
+    return state_ == State::kCallHeader || state_ == State::kArguments ||
+           state_ == State::kAfterArguments;
   }
 
  private:
   enum class State {
-    kAnswer,          // held_: text that is not known to be the answer yet
-    kChannelName,     // held_: what may be "thought\n"
-    kReasoning,       // held_: a line end that may be the one before <channel|>
-    kCallHeader,      // held_: the text since the opener
+    kAnswer,       // held_: text that is not known to be the answer yet
+    kChannelName,  // held_: what may be "thought\n"
+    kReasoning,    // held_: a line end that may be the one before <channel|>
+    kCallHeader,   // held_: the text since the opener
     kArguments,
     kAfterArguments,  // between the outermost bracket and <tool_call|>
     kUnreadable,      // a call that could not be read, shown as it is
@@ -110,13 +113,14 @@ class Gemma4Parser final : public OutputParser {
   std::vector<OutputDelta> out_;
 };
 
-// The prompt ends inside a thought when its last channel is open and no turn, call or result follows: whatever a user
-// or tool wrote is always followed by the end of their turn or result.
+// The prompt ends inside a thought when its last channel is open and no turn, call or result
+// follows: whatever a user or tool wrote is always followed by the end of their turn or result.
 Gemma4Parser::Gemma4Parser(std::string_view prompt_tail) {
   const std::size_t open = prompt_tail.rfind(kChannelOpen);
   if (open == std::string_view::npos) return;
-  for (const std::string_view marker : {kChannelClose, kCallOpen, kCallClose, std::string_view("<turn|>"),
-                                        std::string_view("<|turn>"), std::string_view("<tool_response|>")}) {
+  for (const std::string_view marker :
+       {kChannelClose, kCallOpen, kCallClose, std::string_view("<turn|>"),
+        std::string_view("<|turn>"), std::string_view("<tool_response|>")}) {
     if (prompt_tail.find(marker, open + kChannelOpen.size()) != std::string_view::npos) return;
   }
   state_ = State::kChannelName;
@@ -135,7 +139,15 @@ void Gemma4Parser::put(Channel channel, std::string_view text) {
 }
 
 std::vector<OutputDelta> Gemma4Parser::push(std::string_view text, std::string_view special) {
-  if (!text.empty()) on_text(text);
+  // Bytes that UTF-8 never contains stand for tokens further down.
+  const auto is_foreign = [](char c) { return static_cast<unsigned char>(c) >= 0xf8; };
+  if (std::any_of(text.begin(), text.end(), is_foreign)) {
+    std::string clean;
+    for (const char c : text) clean += is_foreign(c) ? "\xef\xbf\xbd" : std::string(1, c);
+    on_text(clean);
+  } else if (!text.empty()) {
+    on_text(text);
+  }
   if (!special.empty()) on_special(special);
   return std::exchange(out_, {});
 }
@@ -155,7 +167,9 @@ void Gemma4Parser::on_text(std::string_view text) {
       return flush_arguments();
     case State::kAfterArguments: {
       std::size_t at = 0;
-      while (at < text.size() && std::string_view(" \t\r\n}])").find(text[at]) != std::string_view::npos) ++at;
+      while (at < text.size() &&
+             std::string_view(" \t\r\n}])").find(text[at]) != std::string_view::npos)
+        ++at;
       if (at == text.size()) return;
       enter_answer();
       return on_answer(text.substr(at));
@@ -174,10 +188,11 @@ void Gemma4Parser::on_answer(std::string_view text) {
   if (shown.empty()) return;
   // A call may lack its opener; a quote token or the closing token will tell.
   static constexpr std::string_view kWord = "call:";
-  const bool may_be_call = held_.size() <= kMaxUnopened &&
-                           (shown.size() < kWord.size() ? kWord.starts_with(shown)
-                                                        : shown.starts_with(kWord) &&
-                                                              read_header(shown).kind != CallHeader::Kind::kBad);
+  const bool may_be_call =
+      held_.size() <= kMaxUnopened &&
+      (shown.size() < kWord.size()
+           ? kWord.starts_with(shown)
+           : shown.starts_with(kWord) && read_header(shown).kind != CallHeader::Kind::kBad);
   if (!may_be_call) release_answer(false);
 }
 
@@ -255,7 +270,8 @@ void Gemma4Parser::start_call(const CallHeader& header) {
 void Gemma4Parser::flush_arguments() {
   const std::string json = arguments_->take();
   if (!json.empty()) {
-    if (!out_.empty() && out_.back().channel == Channel::kToolCall && out_.back().call_index == num_calls_ - 1) {
+    if (!out_.empty() && out_.back().channel == Channel::kToolCall &&
+        out_.back().call_index == num_calls_ - 1) {
       out_.back().text += json;
     } else {
       out_.push_back({Channel::kToolCall, json, num_calls_ - 1});
@@ -274,7 +290,8 @@ void Gemma4Parser::end_call() {
     flush_arguments();
   } else if (state_ == State::kCallHeader) {
     CallHeader header = read_header(held_);
-    if (header.kind == CallHeader::Kind::kIncomplete && !header.name.empty() && header.name != "call") {
+    if (header.kind == CallHeader::Kind::kIncomplete && !header.name.empty() &&
+        header.name != "call") {
       start_call(header);  // a call without brackets has no arguments
       arguments_->end();
       flush_arguments();
@@ -293,7 +310,8 @@ void Gemma4Parser::on_special(std::string_view special) {
       return flush_arguments();
     }
     if (state_ == State::kCallHeader || state_ == State::kAfterArguments) return;
-    if (state_ == State::kAnswer && is_fresh_ && read_header(trim_ascii(held_)).kind == CallHeader::Kind::kNamed) {
+    if (state_ == State::kAnswer && is_fresh_ &&
+        read_header(trim_ascii(held_)).kind == CallHeader::Kind::kNamed) {
       held_ = std::string(trim_ascii(held_));
       start_call(read_header(held_));
       if (state_ == State::kArguments) arguments_->push_quote();
@@ -329,7 +347,8 @@ void Gemma4Parser::on_special(std::string_view special) {
     const int calls = num_calls_;
     end_call();
     // Shown as written when it was no call.
-    if (was_header && calls == num_calls_ && special == kCallClose) put(Channel::kContent, kCallClose);
+    if (was_header && calls == num_calls_ && special == kCallClose)
+      put(Channel::kContent, kCallClose);
   }
   if (special == kChannelOpen) state_ = State::kChannelName;
   if (special == kCallOpen) state_ = State::kCallHeader;

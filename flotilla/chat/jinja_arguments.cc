@@ -4,8 +4,8 @@
 
 namespace flotilla::chat {
 
-std::int64_t int_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name,
-                          std::int64_t fallback) {
+std::int64_t int_argument(Runtime& runtime, const Args& args, std::size_t position,
+                          std::string_view name, std::int64_t fallback) {
   const Value* value = args.get(position, name);
   if (!value || value->is_none()) return fallback;
   std::int64_t number = 0;
@@ -18,13 +18,14 @@ bool bool_argument(const Args& args, std::size_t position, std::string_view name
   return value ? value->truthy() : fallback;
 }
 
-MarkedText text_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name,
-                         const MarkedText& fallback) {
+MarkedText text_argument(Runtime& runtime, const Args& args, std::size_t position,
+                         std::string_view name, const MarkedText& fallback) {
   const Value* value = args.get(position, name);
   return !value || value->is_none() ? fallback : runtime.to_text(*value);
 }
 
-const Value& required_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name) {
+const Value& required_argument(Runtime& runtime, const Args& args, std::size_t position,
+                               std::string_view name) {
   const Value* value = args.get(position, name);
   if (!value) runtime.fail("argument '" + std::string(name) + "' is missing");
   return *value;

@@ -8,13 +8,14 @@
 
 namespace flotilla::chat {
 
-std::int64_t int_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name,
-                          std::int64_t fallback);
+std::int64_t int_argument(Runtime& runtime, const Args& args, std::size_t position,
+                          std::string_view name, std::int64_t fallback);
 bool bool_argument(const Args& args, std::size_t position, std::string_view name, bool fallback);
 // A text, or the text of another value; `fallback` when absent or none.
-MarkedText text_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name,
-                         const MarkedText& fallback = {});
+MarkedText text_argument(Runtime& runtime, const Args& args, std::size_t position,
+                         std::string_view name, const MarkedText& fallback = {});
 // Fails when absent.
-const Value& required_argument(Runtime& runtime, const Args& args, std::size_t position, std::string_view name);
+const Value& required_argument(Runtime& runtime, const Args& args, std::size_t position,
+                               std::string_view name);
 
 }  // namespace flotilla::chat

@@ -140,6 +140,13 @@ struct Statement {
 };
 
 // Symbols that every program numbers first.
-enum : Symbol { kLoopSymbol, kCallerSymbol, kVarargsSymbol, kKwargsSymbol, kSelfSymbol, kNumFixedSymbols };
+enum : Symbol {
+  kLoopSymbol,
+  kCallerSymbol,
+  kVarargsSymbol,
+  kKwargsSymbol,
+  kSelfSymbol,
+  kNumFixedSymbols
+};
 
 }  // namespace flotilla::chat

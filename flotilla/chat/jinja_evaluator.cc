@@ -66,7 +66,8 @@ Value Interpreter::evaluate_items(const Expression& expression) {
   items.reserve(expression.children.size());
   for (const ExpressionPtr& child : expression.children) items.push_back(evaluate(*child));
   const bool is_tuple = expression.kind == ExpressionKind::kTuple;
-  return runtime_.checked(is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items)));
+  return runtime_.checked(is_tuple ? Value::tuple(std::move(items))
+                                   : Value::list(std::move(items)));
 }
 
 Value Interpreter::evaluate_dict(const Expression& expression) {
@@ -85,7 +86,11 @@ Value Interpreter::evaluate_dict(const Expression& expression) {
 Value Interpreter::evaluate_unary(const Expression& expression) {
   const Value operand = evaluate(*expression.children[0]);
   if (operand.is_undefined()) runtime_.fail_undefined(operand);
-  if (!operand.is_number()) runtime_.fail("the sign of '" + std::string(operand.type_name()) + "' is not defined");
+  if (!operand.is_number())
+    runtime_.fail("the sign of '" + std::string(operand.type_name()) + "' is not defined");
+  if (operand.is_float())
+    return Value::real(expression.op == Operator::kSubtract ? -operand.as_float()
+                                                            : operand.as_float());
   return apply_operator(runtime_, expression.op, Value::integer(0), operand);
 }
 
@@ -100,7 +105,8 @@ Value Interpreter::evaluate_compare(const Expression& expression) {
   Value left = evaluate(*expression.children[0]);
   for (std::size_t i = 0; i < expression.comparisons.size(); ++i) {
     Value right = evaluate(*expression.children[i + 1]);
-    if (!apply_comparison(runtime_, expression.comparisons[i], left, right)) return Value::boolean(false);
+    if (!apply_comparison(runtime_, expression.comparisons[i], left, right))
+      return Value::boolean(false);
     left = std::move(right);
   }
   return Value::boolean(true);

@@ -9,7 +9,8 @@ ExpressionPtr TemplateParser::make(ExpressionKind kind) const {
   return std::make_unique<Expression>(kind, current().line);
 }
 
-ExpressionPtr TemplateParser::make_binary(Operator op, ExpressionPtr left, ExpressionPtr right) const {
+ExpressionPtr TemplateParser::make_binary(Operator op, ExpressionPtr left,
+                                          ExpressionPtr right) const {
   auto node = std::make_unique<Expression>(ExpressionKind::kBinary, left->line);
   node->op = op;
   node->children.push_back(std::move(left));
@@ -35,8 +36,8 @@ ExpressionPtr TemplateParser::parse_expression(bool with_conditional) {
 }
 
 bool TemplateParser::is_expression_end() const {
-  return current().kind == TokenKind::kVariableEnd || current().kind == TokenKind::kBlockEnd || is_op(")") ||
-         is_word("recursive");
+  return current().kind == TokenKind::kVariableEnd || current().kind == TokenKind::kBlockEnd ||
+         is_op(")") || is_word("recursive");
 }
 
 ExpressionPtr TemplateParser::parse_tuple(bool with_conditional) {
@@ -71,7 +72,8 @@ ExpressionPtr TemplateParser::parse_conditional() {
   return value;
 }
 
-// Left-associative chains become left-deep trees; `chain` keeps them shallow enough to evaluate and free.
+// Left-associative chains become left-deep trees; `chain` keeps them shallow enough to evaluate and
+// free.
 ExpressionPtr TemplateParser::parse_or() {
   ExpressionPtr left = parse_and();
   for (std::size_t chain = 0; is_word("or"); ++chain) {
@@ -166,7 +168,7 @@ ExpressionPtr TemplateParser::parse_product() {
     const bool is_floor = is_op("//");
     if (!is_op("*") && !is_op("/") && !is_floor && !is_op("%")) return left;
     if (chain > kMaxDepth) fail("expression is too long");
-    const Operator op = is_floor      ? Operator::kFloorDivide
+    const Operator op = is_floor     ? Operator::kFloorDivide
                         : is_op("*") ? Operator::kMultiply
                         : is_op("/") ? Operator::kDivide
                                      : Operator::kModulo;
@@ -244,7 +246,8 @@ ExpressionPtr TemplateParser::parse_number() {
     node->value = Value::integer(number);
   } else {
     double number = 0;
-    if (std::from_chars(digits.data(), end, number).ec != std::errc()) fail("number is out of range");
+    if (std::from_chars(digits.data(), end, number).ec != std::errc())
+      fail("number is out of range");
     node->value = Value::real(number);
   }
   advance();
@@ -332,12 +335,14 @@ void TemplateParser::parse_arguments(ArgumentList& args) {
     } else if (skip_op("**")) {
       if (args.double_star) fail("bad arguments");
       args.double_star = parse_expression();
-    } else if (current().kind == TokenKind::kName && ahead().kind == TokenKind::kOperator && ahead().text == "=") {
+    } else if (current().kind == TokenKind::kName && ahead().kind == TokenKind::kOperator &&
+               ahead().text == "=") {
       std::string name = expect_name();
       advance();
       args.named.emplace_back(std::move(name), parse_expression());
     } else {
-      if (args.star || args.double_star || !args.named.empty()) fail("a positional argument follows a named one");
+      if (args.star || args.double_star || !args.named.empty())
+        fail("a positional argument follows a named one");
       args.positional.push_back(parse_expression());
     }
     if (!is_op(")")) expect_op(",");
@@ -389,10 +394,10 @@ ExpressionPtr TemplateParser::parse_test(ExpressionPtr operand) {
   node->children.push_back(std::move(operand));
   const Token& next = current();
   const bool starts_argument =
-      next.kind == TokenKind::kString || next.kind == TokenKind::kInteger || next.kind == TokenKind::kFloat ||
-      is_op("[") || is_op("{") ||
-      (next.kind == TokenKind::kName && !is_word("else") && !is_word("or") && !is_word("and") && !is_word("if") &&
-       !is_word("in") && !is_word("not") && !is_word("recursive"));
+      next.kind == TokenKind::kString || next.kind == TokenKind::kInteger ||
+      next.kind == TokenKind::kFloat || is_op("[") || is_op("{") ||
+      (next.kind == TokenKind::kName && !is_word("else") && !is_word("or") && !is_word("and") &&
+       !is_word("if") && !is_word("in") && !is_word("not") && !is_word("recursive"));
   if (is_op("(")) {
     parse_arguments(node->args);
   } else if (starts_argument) {

@@ -34,7 +34,8 @@ Value filter_list(Runtime& rt, const Value& self, const Args&) {
 }
 
 Value filter_reverse(Runtime& rt, const Value& self, const Args&) {
-  if (self.is_text()) return slice_value(rt, self, Value::none(), Value::none(), Value::integer(-1));
+  if (self.is_text())
+    return slice_value(rt, self, Value::none(), Value::none(), Value::integer(-1));
   std::vector<Value> items = rt.iterate(self)->items;
   rt.charge(items.size());
   std::reverse(items.begin(), items.end());
@@ -73,11 +74,13 @@ Value filter_dictsort(Runtime& rt, const Value& self, const Args& args) {
   if (!self.is_dict()) rt.fail_argument("dictsort", "the value is no mapping");
   const bool case_sensitive = bool_argument(args, 0, "case_sensitive", false);
   const MarkedText by = text_argument(rt, args, 1, "by", MarkedText("key", true));
-  if (by.view() != "key" && by.view() != "value") rt.fail_argument("dictsort", "by is neither 'key' nor 'value'");
+  if (by.view() != "key" && by.view() != "value")
+    rt.fail_argument("dictsort", "by is neither 'key' nor 'value'");
   std::vector<Keyed> items;
   for (const auto& [key, value] : self.as_dict()->items()) {
     rt.charge(2);
-    items.push_back({folded(rt, by.view() == "key" ? key : value, case_sensitive), Value::tuple({key, value})});
+    items.push_back(
+        {folded(rt, by.view() == "key" ? key : value, case_sensitive), Value::tuple({key, value})});
   }
   sort_keyed(rt, items, bool_argument(args, 2, "reverse", false));
   std::vector<Value> sorted;
@@ -85,14 +88,17 @@ Value filter_dictsort(Runtime& rt, const Value& self, const Args& args) {
   return Value::list(std::move(sorted));
 }
 
-// The keys of `self` by the filter argument "attribute", which may name several, separated by commas.
-std::vector<Keyed> keyed_items(Runtime& rt, const Value& self, const Value* attribute, bool case_sensitive) {
+// The keys of `self` by the filter argument "attribute", which may name several, separated by
+// commas.
+std::vector<Keyed> keyed_items(Runtime& rt, const Value& self, const Value* attribute,
+                               bool case_sensitive) {
   std::vector<Keyed> items;
   for (const Value& item : rt.iterate(self)->items) {
     rt.charge(2);
     if (!attribute || attribute->is_none()) {
       items.push_back({folded(rt, item, case_sensitive), item});
-    } else if (attribute->is_text() && attribute->as_text().view().find(',') != std::string_view::npos) {
+    } else if (attribute->is_text() &&
+               attribute->as_text().view().find(',') != std::string_view::npos) {
       const std::string_view comma = ",";
       std::vector<Value> keys;
       const Value paths = split_text(rt, attribute->as_text(), &comma, -1, false);
@@ -108,7 +114,8 @@ std::vector<Keyed> keyed_items(Runtime& rt, const Value& self, const Value* attr
 }
 
 Value filter_sort(Runtime& rt, const Value& self, const Args& args) {
-  std::vector<Keyed> items = keyed_items(rt, self, args.get(2, "attribute"), bool_argument(args, 1, "case_sensitive", false));
+  std::vector<Keyed> items = keyed_items(rt, self, args.get(2, "attribute"),
+                                         bool_argument(args, 1, "case_sensitive", false));
   sort_keyed(rt, items, bool_argument(args, 0, "reverse", false));
   std::vector<Value> sorted;
   for (Keyed& item : items) sorted.push_back(std::move(item.value));
@@ -118,7 +125,8 @@ Value filter_sort(Runtime& rt, const Value& self, const Args& args) {
 Value filter_unique(Runtime& rt, const Value& self, const Args& args) {
   std::vector<Value> kept;
   std::unordered_multimap<std::size_t, Value> seen;
-  for (Keyed& item : keyed_items(rt, self, args.get(1, "attribute"), bool_argument(args, 0, "case_sensitive", false))) {
+  for (Keyed& item : keyed_items(rt, self, args.get(1, "attribute"),
+                                 bool_argument(args, 0, "case_sensitive", false))) {
     rt.charge(item.key.weight());
     const std::size_t hash = hash_value(item.key);
     const auto [begin, end] = seen.equal_range(hash);
@@ -134,15 +142,20 @@ Value filter_unique(Runtime& rt, const Value& self, const Args& args) {
 }
 
 Value extreme(Runtime& rt, const Value& self, const Args& args, int sign) {
-  std::vector<Keyed> items = keyed_items(rt, self, args.get(1, "attribute"), bool_argument(args, 0, "case_sensitive", false));
+  std::vector<Keyed> items = keyed_items(rt, self, args.get(1, "attribute"),
+                                         bool_argument(args, 0, "case_sensitive", false));
   const Keyed* best = nullptr;
   for (const Keyed& item : items) {
     if (!best || compare_values(rt, item.key, best->key) * sign > 0) best = &item;
   }
   return best ? best->value : Value();
 }
-Value filter_max(Runtime& rt, const Value& self, const Args& args) { return extreme(rt, self, args, 1); }
-Value filter_min(Runtime& rt, const Value& self, const Args& args) { return extreme(rt, self, args, -1); }
+Value filter_max(Runtime& rt, const Value& self, const Args& args) {
+  return extreme(rt, self, args, 1);
+}
+Value filter_min(Runtime& rt, const Value& self, const Args& args) {
+  return extreme(rt, self, args, -1);
+}
 
 Value filter_sum(Runtime& rt, const Value& self, const Args& args) {
   const Value* attribute = args.get(0, "attribute");
@@ -150,7 +163,8 @@ Value filter_sum(Runtime& rt, const Value& self, const Args& args) {
   Value total = start ? *start : Value::integer(0);
   for (const Value& item : rt.iterate(self)->items) {
     const bool has_path = attribute && !attribute->is_none();
-    total = apply_operator(rt, Operator::kAdd, total, has_path ? rt.attribute_path(item, *attribute) : item);
+    total = apply_operator(rt, Operator::kAdd, total,
+                           has_path ? rt.attribute_path(item, *attribute) : item);
   }
   return total;
 }
@@ -163,7 +177,8 @@ Value filter_batch(Runtime& rt, const Value& self, const Args& args) {
   std::vector<Value> row;
   for (const Value& item : rt.iterate(self)->items) {
     rt.charge(2);
-    if (row.size() == static_cast<std::size_t>(size)) rows.push_back(Value::list(std::exchange(row, {})));
+    if (row.size() == static_cast<std::size_t>(size))
+      rows.push_back(Value::list(std::exchange(row, {})));
     row.push_back(item);
   }
   if (!row.empty()) {
@@ -203,16 +218,17 @@ Value filter_groupby(Runtime& rt, const Value& self, const Args& args) {
   const bool case_sensitive = bool_argument(args, 2, "case_sensitive", false);
   std::vector<Keyed> items;
   const auto real_key = [&](const Value& item) {
-    Value key = rt.attribute_path(item, attribute);
-    return key.is_undefined() && fallback ? *fallback : key;
+    return rt.attribute_path(item, attribute, fallback);
   };
-  for (const Value& item : rt.iterate(self)->items) items.push_back({folded(rt, real_key(item), case_sensitive), item});
+  for (const Value& item : rt.iterate(self)->items)
+    items.push_back({folded(rt, real_key(item), case_sensitive), item});
   sort_keyed(rt, items, false);
   std::vector<Value> groups;
   for (std::size_t i = 0; i < items.size();) {
     std::vector<Value> members;
     std::size_t end = i;
-    while (end < items.size() && values_equal(items[end].key, items[i].key)) members.push_back(items[end++].value);
+    while (end < items.size() && values_equal(items[end].key, items[i].key))
+      members.push_back(items[end++].value);
     // Reached as a pair and by name, as Jinja's named tuple.
     Value list = Value::list(std::move(members));
     groups.push_back(Value::tuple({real_key(items[i].value), std::move(list)}));
@@ -225,7 +241,8 @@ Value filter_groupby(Runtime& rt, const Value& self, const Args& args) {
 // What map, select and their kin apply to each element, from the arguments behind `skipped` ones.
 Args rest_of(const Args& args, std::size_t skipped) {
   Args rest;
-  rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(skipped, args.positional.size())),
+  rest.positional.assign(args.positional.begin() +
+                             static_cast<std::ptrdiff_t>(std::min(skipped, args.positional.size())),
                          args.positional.end());
   rest.named = args.named;
   return rest;
@@ -239,8 +256,7 @@ Value filter_map(Runtime& rt, const Value& self, const Args& args) {
     const Value* fallback = args.get(args.positional.size(), "default");
     for (const Value& item : items->items) {
       rt.charge(1);
-      Value value = rt.attribute_path(item, *attribute);
-      out.push_back(value.is_undefined() && fallback ? *fallback : std::move(value));
+      out.push_back(rt.attribute_path(item, *attribute, fallback));
     }
     return Value::list(std::move(out));
   }

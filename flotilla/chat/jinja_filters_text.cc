@@ -11,7 +11,8 @@ namespace {
 
 Value filter_trim(Runtime& rt, const Value& self, const Args& args) {
   const Value* chars = args.get(0, "chars");
-  if (!chars || chars->is_none()) return Value::text(strip_text(rt, rt.to_text(self), Side::kBoth, nullptr));
+  if (!chars || chars->is_none())
+    return Value::text(strip_text(rt, rt.to_text(self), Side::kBoth, nullptr));
   const MarkedText set = rt.to_text(*chars);
   const std::string_view view = set.view();
   return Value::text(strip_text(rt, rt.to_text(self), Side::kBoth, &view));
@@ -25,14 +26,16 @@ Value filter_case(Runtime& rt, const Value& self, const Args&) {
 Value filter_replace(Runtime& rt, const Value& self, const Args& args) {
   const MarkedText from = rt.to_text(required_argument(rt, args, 0, "old"));
   const MarkedText to = rt.to_text(required_argument(rt, args, 1, "new"));
-  return Value::text(replace_text(rt, rt.to_text(self), from, to, int_argument(rt, args, 2, "count", -1)));
+  return Value::text(
+      replace_text(rt, rt.to_text(self), from, to, int_argument(rt, args, 2, "count", -1)));
 }
 
 Value filter_join(Runtime& rt, const Value& self, const Args& args) {
   const ListPtr items = rt.iterate(self);
   const MarkedText separator = text_argument(rt, args, 0, "d");
   const Value* attribute = args.get(1, "attribute");
-  if (!attribute || attribute->is_none()) return Value::text(join_texts(rt, items->items, separator));
+  if (!attribute || attribute->is_none())
+    return Value::text(join_texts(rt, items->items, separator));
   std::vector<Value> parts;
   for (const Value& item : items->items) parts.push_back(rt.attribute_path(item, *attribute));
   return Value::text(join_texts(rt, parts, separator));
@@ -46,7 +49,8 @@ Value filter_indent(Runtime& rt, const Value& self, const Args& args) {
   } else {
     const std::int64_t blanks = int_argument(rt, args, 0, "width", 4);
     if (blanks > 1000) rt.fail_argument("indent", "more than 1000 blanks");
-    indent = MarkedText(std::string(static_cast<std::size_t>(std::max<std::int64_t>(blanks, 0)), ' '), true);
+    indent = MarkedText(
+        std::string(static_cast<std::size_t>(std::max<std::int64_t>(blanks, 0)), ' '), true);
   }
   const bool first = bool_argument(args, 1, "first", false);
   const bool blank = bool_argument(args, 2, "blank", false);
@@ -91,10 +95,13 @@ Value filter_escape(Runtime& rt, const Value& self, const Args&) {
   return Value::text(out.take());
 }
 
-Value filter_string(Runtime& rt, const Value& self, const Args&) { return Value::text(rt.to_text(self)); }
+Value filter_string(Runtime& rt, const Value& self, const Args&) {
+  return Value::text(rt.to_text(self));
+}
 
 Value filter_center(Runtime& rt, const Value& self, const Args& args) {
-  return Value::text(pad_text(rt, rt.to_text(self), int_argument(rt, args, 0, "width", 80), " ", Side::kBoth));
+  return Value::text(
+      pad_text(rt, rt.to_text(self), int_argument(rt, args, 0, "width", 80), " ", Side::kBoth));
 }
 
 Value filter_truncate(Runtime& rt, const Value& self, const Args& args) {
@@ -107,7 +114,8 @@ Value filter_truncate(Runtime& rt, const Value& self, const Args& args) {
   const auto end_count = static_cast<std::int64_t>(count_chars(end.view()));
   if (length < end_count || leeway < 0) rt.fail_argument("truncate", "length is too small");
   if (count <= length || count - length <= leeway) return Value::text(text);
-  MarkedText kept = text.substr(0, char_offset(text.view(), static_cast<std::size_t>(length - end_count)));
+  MarkedText kept =
+      text.substr(0, char_offset(text.view(), static_cast<std::size_t>(length - end_count)));
   if (!kills_words) {
     const std::size_t blank = kept.view().rfind(' ');
     if (blank != std::string_view::npos) kept = kept.substr(0, blank);
@@ -120,7 +128,8 @@ Value filter_truncate(Runtime& rt, const Value& self, const Args& args) {
 }
 
 Value filter_wordcount(Runtime& rt, const Value& self, const Args&) {
-  return Value::integer(static_cast<std::int64_t>(rt.length(split_text(rt, rt.to_text(self), nullptr, -1, false))));
+  return Value::integer(
+      static_cast<std::int64_t>(rt.length(split_text(rt, rt.to_text(self), nullptr, -1, false))));
 }
 
 Value filter_format(Runtime& rt, const Value& self, const Args& args) {
@@ -131,7 +140,8 @@ Value filter_urlencode(Runtime& rt, const Value& self, const Args&) {
   const MarkedText text = rt.to_text(self);
   std::string out;
   for (const char c : text.view()) {
-    const bool is_safe = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+    const bool is_safe = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                         (c >= 'A' && c <= 'Z') ||
                          std::string_view("_.-~/").find(c) != std::string_view::npos;
     if (is_safe) {
       out += c;

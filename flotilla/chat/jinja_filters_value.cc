@@ -16,7 +16,8 @@ namespace flotilla::chat {
 namespace {
 
 Value filter_default(Runtime&, const Value& self, const Args& args) {
-  if (!self.is_undefined() && (self.truthy() || !bool_argument(args, 1, "boolean", false))) return self;
+  if (!self.is_undefined() && (self.truthy() || !bool_argument(args, 1, "boolean", false)))
+    return self;
   const Value* fallback = args.get(0, "default_value");
   return fallback ? *fallback : Value::text(MarkedText());
 }
@@ -42,7 +43,8 @@ Value filter_tojson(Runtime& rt, const Value& self, const Args& args) {
     if (parts->items.size() != 2) rt.fail_argument("tojson", "separators are no pair");
     style.item_separator = std::string(rt.to_text(parts->items[0]).view());
     style.key_separator = std::string(rt.to_text(parts->items[1]).view());
-    if (style.item_separator.size() + style.key_separator.size() > 100) rt.fail_argument("tojson", "separators are too long");
+    if (style.item_separator.size() + style.key_separator.size() > 100)
+      rt.fail_argument("tojson", "separators are too long");
     is_trusted = is_trusted && is_all_trusted(*pair);
   }
   if (const Value* indent = args.get(1, "indent"); indent && indent->is_text()) {
@@ -79,7 +81,8 @@ std::optional<std::int64_t> parse_int(std::string_view text, int base) {
     if (c != '_') digits += c;
   }
   std::int64_t number = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number, base == 0 ? 10 : base);
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number, base == 0 ? 10 : base);
   if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) return std::nullopt;
   return number;
 }
@@ -127,7 +130,8 @@ Value filter_abs(Runtime& rt, const Value& self, const Args&) {
 double round_half_even(double value, int digits) {
   char buffer[400];
   if (digits >= 0) {
-    const auto result = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, std::min(digits, 40));
+    const auto result = std::to_chars(buffer, buffer + sizeof buffer, value,
+                                      std::chars_format::fixed, std::min(digits, 40));
     double rounded = value;
     if (result.ec == std::errc()) std::from_chars(buffer, result.ptr, rounded);
     return rounded;
@@ -139,13 +143,20 @@ double round_half_even(double value, int digits) {
 Value filter_round(Runtime& rt, const Value& self, const Args& args) {
   if (self.is_undefined()) rt.fail_undefined(self);
   if (!self.is_number()) rt.fail_argument("round", "the value is no number");
-  const int digits = static_cast<int>(std::clamp<std::int64_t>(int_argument(rt, args, 0, "precision", 0), -300, 300));
+  const int digits = static_cast<int>(
+      std::clamp<std::int64_t>(int_argument(rt, args, 0, "precision", 0), -300, 300));
   const MarkedText method = text_argument(rt, args, 1, "method", MarkedText("common", true));
   if (method.view() == "common") {
     if (!self.is_float() && digits >= 0) return self;
+    std::int64_t whole = 0;
+    if (self.to_int(whole)) {
+      const auto rounded = truncated(round_half_even(static_cast<double>(whole), digits));
+      return rounded ? Value::integer(*rounded) : self;
+    }
     return Value::real(round_half_even(self.number(), digits));
   }
-  if (method.view() != "ceil" && method.view() != "floor") rt.fail_argument("round", "unknown method");
+  if (method.view() != "ceil" && method.view() != "floor")
+    rt.fail_argument("round", "unknown method");
   const double scale = std::pow(10.0, digits);
   const double scaled = self.number() * scale;
   return Value::real((method.view() == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
@@ -156,8 +167,9 @@ Value filter_attr(Runtime& rt, const Value& self, const Args& args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"default", &filter_default}, {"d", &filter_default}, {"tojson", &filter_tojson}, {"int", &filter_int},
-    {"float", &filter_float},     {"abs", &filter_abs},   {"round", &filter_round},   {"attr", &filter_attr},
+    {"default", &filter_default}, {"d", &filter_default},   {"tojson", &filter_tojson},
+    {"int", &filter_int},         {"float", &filter_float}, {"abs", &filter_abs},
+    {"round", &filter_round},     {"attr", &filter_attr},
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ MarkedText format_braces(Runtime& runtime, const MarkedText& pattern, const Args
       continue;
     }
     const std::size_t close = view.find('}', at);
-    if (view[at] == '}' || close == std::string_view::npos) runtime.fail("format: a brace has no partner");
+    if (view[at] == '}' || close == std::string_view::npos)
+      runtime.fail("format: a brace has no partner");
     const std::string_view field = view.substr(at + 1, close - at - 1);
     if (field.find_first_of(":!.[{") != std::string_view::npos) {
       runtime.fail("format: only plain fields are supported");
@@ -56,7 +57,8 @@ struct Specification {
 
 // Reads what follows a '%'; returns the offset behind it, or npos.
 std::size_t read_specification(std::string_view view, std::size_t at, Specification& out) {
-  while (at < view.size() && std::string_view("-+ 0#").find(view[at]) != std::string_view::npos) out.flags += view[at++];
+  while (at < view.size() && std::string_view("-+ 0#").find(view[at]) != std::string_view::npos)
+    out.flags += view[at++];
   const auto number = [&](int fallback) {
     int value = fallback;
     while (at < view.size() && view[at] >= '0' && view[at] <= '9') {
@@ -78,7 +80,8 @@ MarkedText format_one(Runtime& runtime, const Specification& spec, const Value& 
   char buffer[1200];
   std::string format = "%" + spec.flags + "*.*";
   if (spec.kind == 's' || spec.kind == 'r') {
-    MarkedText text = spec.kind == 's' ? runtime.to_text(value) : MarkedText(runtime.repr(value), is_all_trusted(value));
+    MarkedText text = spec.kind == 's' ? runtime.to_text(value)
+                                       : MarkedText(runtime.repr(value), is_all_trusted(value));
     const bool is_left = spec.flags.find('-') != std::string::npos;
     return pad_text(runtime, text, spec.width, " ", is_left ? Side::kLeft : Side::kRight);
   }
@@ -86,17 +89,21 @@ MarkedText format_one(Runtime& runtime, const Specification& spec, const Value& 
   int size = 0;
   if (spec.kind == 'd' || spec.kind == 'i' || spec.kind == 'x' || spec.kind == 'X') {
     std::int64_t number = 0;
-    if (!value.to_int(number)) number = static_cast<std::int64_t>(std::clamp(value.number(), -9.2e18, 9.2e18));
+    if (!value.to_int(number))
+      number = static_cast<std::int64_t>(std::clamp(value.number(), -9.2e18, 9.2e18));
     format += spec.kind == 'i' ? "lld" : std::string("ll") + spec.kind;
     size = std::snprintf(buffer, sizeof buffer, format.c_str(), spec.width, spec.precision,
                          static_cast<long long>(number));
   } else if (std::string_view("feEgG").find(spec.kind) != std::string_view::npos) {
     format += spec.kind;
-    size = std::snprintf(buffer, sizeof buffer, format.c_str(), spec.width, spec.precision, value.number());
+    size = std::snprintf(buffer, sizeof buffer, format.c_str(), spec.width, spec.precision,
+                         value.number());
   } else {
     runtime.fail("format: unsupported conversion");
   }
-  return MarkedText(std::string(buffer, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof buffer - 1)), false);
+  return MarkedText(
+      std::string(buffer, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof buffer - 1)),
+      false);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ Value global_range(Runtime& rt, const Value&, const Args& args) {
   const std::int64_t step = int_argument(rt, args, 2, "step", 1);
   if (args.positional.empty() || step == 0) rt.fail_argument("range", "bad arguments");
   // Differences of 64-bit numbers may not fit; doubles are exact enough to refuse what is too long.
-  const double length = (static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step);
+  const double length =
+      (static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step);
   if (length > static_cast<double>(kMaxRange)) {
     rt.fail("range: more than " + std::to_string(kMaxRange) + " numbers");
   }
@@ -42,7 +43,8 @@ Value global_dict(Runtime& rt, const Value&, const Args& args) {
     items = args.positional[0].as_dict()->items();
     rt.charge(items.size());
   }
-  for (const auto& [name, value] : args.named) items.emplace_back(Value::text(std::string(name), false), value);
+  for (const auto& [name, value] : args.named)
+    items.emplace_back(Value::text(std::string(name), false), value);
   return Value::dict(std::move(items));
 }
 
@@ -94,7 +96,8 @@ constexpr Entry kGlobals[] = {
 }  // namespace
 
 Value::NativeFunction find_global(std::string_view name) {
-  const auto* it = std::find_if(std::begin(kGlobals), std::end(kGlobals), [name](const Entry& e) { return e.name == name; });
+  const auto* it = std::find_if(std::begin(kGlobals), std::end(kGlobals),
+                                [name](const Entry& e) { return e.name == name; });
   return it == std::end(kGlobals) ? nullptr : it->function;
 }
 

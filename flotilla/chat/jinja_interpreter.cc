@@ -39,7 +39,8 @@ Interpreter::ScopeGuard::~ScopeGuard() {
   interpreter_.free_scopes_.push_back(scope);
 }
 
-Interpreter::Interpreter(const ParsedTemplate& program, Runtime& runtime) : program_(program), runtime_(runtime) {
+Interpreter::Interpreter(const ParsedTemplate& program, Runtime& runtime)
+    : program_(program), runtime_(runtime) {
   scopes_.push_back(std::make_unique<Scope>());
   scope_ = scopes_.back().get();
   for (std::size_t i = kNumFixedSymbols; i < program.symbols.size(); ++i) {
@@ -66,7 +67,9 @@ SpanText Interpreter::run() {
 }
 
 void Interpreter::write(const MarkedText& text) {
-  runtime_.check_text(output_->size() + text.size() > runtime_.max_text() ? output_->size() + text.size() : text.size());
+  runtime_.check_text(output_->size() + text.size() > runtime_.max_text()
+                          ? output_->size() + text.size()
+                          : text.size());
   output_->append(text);
 }
 
@@ -129,7 +132,8 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
 
 // The scopes up to the root stay alive with the current one.
 Scope* Interpreter::capture_scope() {
-  for (Scope* scope = scope_; scope && !scope->is_captured; scope = scope->parent) scope->is_captured = true;
+  for (Scope* scope = scope_; scope && !scope->is_captured; scope = scope->parent)
+    scope->is_captured = true;
   return scope_;
 }
 
@@ -137,7 +141,8 @@ Interpreter::Flow Interpreter::execute_if(const Statement& first) {
   const Statement* statement = &first;
   while (!evaluate(*statement->expression).truthy()) {
     const Body& otherwise = statement->otherwise;
-    if (otherwise.size() != 1 || otherwise[0]->kind != StatementKind::kIf) return execute(otherwise);
+    if (otherwise.size() != 1 || otherwise[0]->kind != StatementKind::kIf)
+      return execute(otherwise);
     statement = otherwise[0].get();
     runtime_.charge(1);
   }
@@ -184,7 +189,8 @@ ListPtr Interpreter::filter_items(const Statement& statement, const ListPtr& ite
   return Value::list(std::move(kept)).as_list();
 }
 
-void Interpreter::run_loop(const Statement& statement, ListPtr items, Scope* scope, std::size_t level) {
+void Interpreter::run_loop(const Statement& statement, ListPtr items, Scope* scope,
+                           std::size_t level) {
   if (statement.test) items = filter_items(statement, items, scope);
   if (items->items.empty()) {
     const ScopeGuard guard(*this, scope);
@@ -234,7 +240,8 @@ void Interpreter::execute_with(const Statement& statement) {
   std::vector<Value> values;
   for (const ExpressionPtr& value : statement.values) values.push_back(evaluate(*value));
   const ScopeGuard guard(*this, scope_);
-  for (std::size_t i = 0; i < values.size(); ++i) assign(statement.targets[i], std::move(values[i]));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    assign(statement.targets[i], std::move(values[i]));
   execute(statement.body);
 }
 
@@ -276,16 +283,19 @@ Args Interpreter::evaluate_arguments(const ArgumentList& list) {
 Value Interpreter::call(const Value& callee, Args& args) {
   if (callee.is_loop()) {
     const std::shared_ptr<LoopObject> loop = callee.as_loop();
-    if (!loop->recursive || args.positional.size() != 1) runtime_.fail("only a recursive loop can be called");
+    if (!loop->recursive || args.positional.size() != 1)
+      runtime_.fail("only a recursive loop can be called");
     OutputGuard output(*this);
     const ListPtr items = runtime_.iterate(args.positional[0]);
     run_loop(*loop->recursive, items, loop->scope, loop->level + 1);
     return output.take();
   }
   if (callee.is_undefined()) runtime_.fail_undefined(callee);
-  if (!callee.is_callable()) runtime_.fail("'" + std::string(callee.type_name()) + "' is not callable");
+  if (!callee.is_callable())
+    runtime_.fail("'" + std::string(callee.type_name()) + "' is not callable");
   const Callable& callable = callee.as_callable();
-  if (callable.kind == Callable::Kind::kNative) return callable.function(runtime_, callable.self, args);
+  if (callable.kind == Callable::Kind::kNative)
+    return callable.function(runtime_, callable.self, args);
   return call_macro(*callable.statement, callable.scope, args);
 }
 
@@ -304,11 +314,14 @@ void Interpreter::bind_parameters(const Statement& macro, Args& args) {
   std::vector<bool> is_used(args.named.size(), false);
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
-    const auto named = std::find_if(args.named.begin(), args.named.end(),
-                                    [&parameter](const auto& arg) { return arg.first == parameter.name; });
-    if (named != args.named.end()) is_used[static_cast<std::size_t>(named - args.named.begin())] = true;
+    const auto named =
+        std::find_if(args.named.begin(), args.named.end(),
+                     [&parameter](const auto& arg) { return arg.first == parameter.name; });
+    if (named != args.named.end())
+      is_used[static_cast<std::size_t>(named - args.named.begin())] = true;
     if (i < args.positional.size()) {
-      if (named != args.named.end()) runtime_.fail("'" + name + "' got two values for '" + parameter.name + "'");
+      if (named != args.named.end())
+        runtime_.fail("'" + name + "' got two values for '" + parameter.name + "'");
       scope_->set(parameter.symbol, args.positional[i]);
     } else if (named != args.named.end()) {
       scope_->set(parameter.symbol, named->second);
@@ -319,9 +332,11 @@ void Interpreter::bind_parameters(const Statement& macro, Args& args) {
     }
   }
   std::vector<Value> varargs;
-  for (std::size_t i = macro.parameters.size(); i < args.positional.size(); ++i) varargs.push_back(args.positional[i]);
+  for (std::size_t i = macro.parameters.size(); i < args.positional.size(); ++i)
+    varargs.push_back(args.positional[i]);
   if (!varargs.empty() && !macro.uses_varargs) {
-    runtime_.fail("'" + name + "' takes at most " + std::to_string(macro.parameters.size()) + " arguments");
+    runtime_.fail("'" + name + "' takes at most " + std::to_string(macro.parameters.size()) +
+                  " arguments");
   }
   std::vector<std::pair<Value, Value>> kwargs;
   Value caller;
@@ -338,9 +353,12 @@ void Interpreter::bind_parameters(const Statement& macro, Args& args) {
   }
   // A call block inside a macro sees the macro's own caller unless it has one.
   const bool is_call_block = macro.kind == StatementKind::kCallBlock;
-  if (macro.uses_caller && !(is_call_block && caller.is_undefined())) scope_->set(kCallerSymbol, std::move(caller));
-  if (macro.uses_varargs) scope_->set(kVarargsSymbol, runtime_.checked(Value::tuple(std::move(varargs))));
-  if (macro.uses_kwargs) scope_->set(kKwargsSymbol, runtime_.checked(Value::dict(std::move(kwargs))));
+  if (macro.uses_caller && !(is_call_block && caller.is_undefined()))
+    scope_->set(kCallerSymbol, std::move(caller));
+  if (macro.uses_varargs)
+    scope_->set(kVarargsSymbol, runtime_.checked(Value::tuple(std::move(varargs))));
+  if (macro.uses_kwargs)
+    scope_->set(kKwargsSymbol, runtime_.checked(Value::dict(std::move(kwargs))));
 }
 
 }  // namespace flotilla::chat

@@ -13,8 +13,8 @@
 
 namespace flotilla::chat {
 
-// Variables of one block. Values that outlive it point here, so a scope that a macro captured lives until the render
-// ends.
+// Variables of one block. Values that outlive it point here, so a scope that a macro captured lives
+// until the render ends.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<Symbol, Value>> variables;
@@ -36,12 +36,14 @@ class Interpreter {
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  static constexpr std::size_t kMaxDepth = 1'000;  // nested evaluations; each costs well under 2 KiB of stack
+  static constexpr std::size_t kMaxDepth =
+      1'000;  // nested evaluations; each costs well under 2 KiB of stack
 
   class DepthGuard {
    public:
     explicit DepthGuard(Interpreter& interpreter) : interpreter_(interpreter) {
-      if (++interpreter_.depth_ > kMaxDepth) interpreter_.runtime_.fail("the template recurses too deeply");
+      if (++interpreter_.depth_ > kMaxDepth)
+        interpreter_.runtime_.fail("the template recurses too deeply");
     }
     ~DepthGuard() { --interpreter_.depth_; }
 
@@ -63,7 +65,8 @@ class Interpreter {
   // Collects output while it lives.
   class OutputGuard {
    public:
-    explicit OutputGuard(Interpreter& interpreter) : interpreter_(interpreter), previous_(interpreter.output_) {
+    explicit OutputGuard(Interpreter& interpreter)
+        : interpreter_(interpreter), previous_(interpreter.output_) {
       interpreter.output_ = &builder_;
     }
     ~OutputGuard() { interpreter_.output_ = previous_; }
@@ -123,6 +126,7 @@ class Interpreter {
 // Operators on values, shared with filters (jinja_operators.cc).
 Value apply_operator(Runtime& runtime, Operator op, const Value& left, const Value& right);
 bool apply_comparison(Runtime& runtime, Operator op, const Value& left, const Value& right);
-Value slice_value(Runtime& runtime, const Value& object, const Value& start, const Value& stop, const Value& step);
+Value slice_value(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                  const Value& step);
 
 }  // namespace flotilla::chat

@@ -64,7 +64,8 @@ class JsonWriter {
       const char32_t c = next_char(text, at);
       static constexpr std::string_view kPlain = "\"\\\n\r\t\b\f";
       static constexpr std::string_view kEscaped = "\"\\nrtbf";
-      const std::size_t escape = c < 0x80 ? kPlain.find(static_cast<char>(c)) : std::string_view::npos;
+      const std::size_t escape =
+          c < 0x80 ? kPlain.find(static_cast<char>(c)) : std::string_view::npos;
       if (escape != std::string_view::npos) {
         out += '\\';
         out += kEscaped[escape];

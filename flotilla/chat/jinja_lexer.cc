@@ -68,7 +68,9 @@ class Lexer {
     tokens_.push_back({kind, std::move(text), line_, column_});
   }
 
-  bool starts(std::string_view text, std::size_t at) const { return source_.compare(at, text.size(), text) == 0; }
+  bool starts(std::string_view text, std::size_t at) const {
+    return source_.compare(at, text.size(), text) == 0;
+  }
 
   std::size_t skip_space(std::size_t at) const {
     while (at < source_.size()) {
@@ -178,7 +180,8 @@ class Lexer {
       if (at_ >= source_.size()) fail(is_variable ? "missing '}}'" : "missing '%}'");
       if (open.empty()) {
         const char sign = source_[at_];
-        const bool is_signed = (sign == '-' || (sign == '+' && !is_variable)) && starts(end, at_ + 1);
+        const bool is_signed =
+            (sign == '-' || (sign == '+' && !is_variable)) && starts(end, at_ + 1);
         if (is_signed || starts(end, at_)) {
           push(is_variable ? TokenKind::kVariableEnd : TokenKind::kBlockEnd, {});
           leave(at_ + (is_signed ? 1 : 0), is_signed ? sign : '\0', !is_variable);
@@ -210,8 +213,9 @@ class Lexer {
   }
 
   std::size_t digits_end(std::size_t at) const {
-    while (at < source_.size() && (is_digit(source_[at]) ||
-                                   (source_[at] == '_' && at + 1 < source_.size() && is_digit(source_[at + 1])))) {
+    while (at < source_.size() &&
+           (is_digit(source_[at]) ||
+            (source_[at] == '_' && at + 1 < source_.size() && is_digit(source_[at + 1])))) {
       ++at;
     }
     return at;
@@ -222,7 +226,8 @@ class Lexer {
     bool is_float = false;
     if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) {
       // "a.0.1" is two subscripts.
-      const bool after_dot = !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator && tokens_.back().text == ".";
+      const bool after_dot = !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator &&
+                             tokens_.back().text == ".";
       if (!after_dot) {
         is_float = true;
         end = digits_end(end + 1);
@@ -230,7 +235,8 @@ class Lexer {
     }
     if (end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
       std::size_t exponent = end + 1;
-      if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-')) ++exponent;
+      if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-'))
+        ++exponent;
       if (exponent < source_.size() && is_digit(source_[exponent])) {
         is_float = true;
         end = digits_end(exponent);
@@ -287,7 +293,10 @@ class Lexer {
     std::uint32_t code = 0;
     for (std::size_t i = 1; i <= digits; ++i) {
       const char h = at + i < source_.size() ? source_[at + i] : '\0';
-      const int digit = is_digit(h) ? h - '0' : h >= 'a' && h <= 'f' ? h - 'a' + 10 : h >= 'A' && h <= 'F' ? h - 'A' + 10 : -1;
+      const int digit = is_digit(h)            ? h - '0'
+                        : h >= 'a' && h <= 'f' ? h - 'a' + 10
+                        : h >= 'A' && h <= 'F' ? h - 'A' + 10
+                                               : -1;
       if (digit < 0) fail("bad escape in string");
       code = code * 16 + static_cast<std::uint32_t>(digit);
     }

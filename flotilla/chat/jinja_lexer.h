@@ -1,5 +1,5 @@
-// Cuts a template's source into tokens, applying the white space rules that Hugging Face sets (trim_blocks,
-// lstrip_blocks, no newline at the end).
+// Cuts a template's source into tokens, applying the white space rules that Hugging Face sets
+// (trim_blocks, lstrip_blocks, no newline at the end).
 #pragma once
 
 #include <cstddef>

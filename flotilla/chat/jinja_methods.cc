@@ -25,7 +25,8 @@ template <bool from_right>
 Value text_split(Runtime& rt, const Value& self, const Args& args) {
   const Value* separator = args.get(0, "sep");
   const std::int64_t count = int_argument(rt, args, 1, "maxsplit", -1);
-  if (!separator || separator->is_none()) return split_text(rt, self.as_text(), nullptr, count, from_right);
+  if (!separator || separator->is_none())
+    return split_text(rt, self.as_text(), nullptr, count, from_right);
   const MarkedText text = rt.to_text(*separator);
   const std::string_view view = text.view();
   return split_text(rt, self.as_text(), &view, count, from_right);
@@ -34,9 +35,11 @@ Value text_split(Runtime& rt, const Value& self, const Args& args) {
 template <bool at_end>
 Value text_has_affix(Runtime& rt, const Value& self, const Args& args) {
   const auto matches = [&](const Value& affix) {
-    if (!affix.is_text()) rt.fail(std::string(at_end ? "endswith" : "startswith") + ": the argument is no string");
+    if (!affix.is_text())
+      rt.fail(std::string(at_end ? "endswith" : "startswith") + ": the argument is no string");
     const std::string_view text = self.as_text().view();
-    return at_end ? text.ends_with(affix.as_text().view()) : text.starts_with(affix.as_text().view());
+    return at_end ? text.ends_with(affix.as_text().view())
+                  : text.starts_with(affix.as_text().view());
   };
   const Value& affix = required_argument(rt, args, 0, "prefix");
   if (!affix.is_sequence()) return Value::boolean(matches(affix));
@@ -52,7 +55,8 @@ Value text_case(Runtime& rt, const Value& self, const Args&) {
 Value text_replace(Runtime& rt, const Value& self, const Args& args) {
   const MarkedText from = rt.to_text(required_argument(rt, args, 0, "old"));
   const MarkedText to = rt.to_text(required_argument(rt, args, 1, "new"));
-  return Value::text(replace_text(rt, self.as_text(), from, to, int_argument(rt, args, 2, "count", -1)));
+  return Value::text(
+      replace_text(rt, self.as_text(), from, to, int_argument(rt, args, 2, "count", -1)));
 }
 
 Value text_join(Runtime& rt, const Value& self, const Args& args) {
@@ -69,7 +73,8 @@ Value text_find(Runtime& rt, const Value& self, const Args& args) {
   const MarkedText needle = rt.to_text(required_argument(rt, args, 0, "sub"));
   const std::string_view view = self.as_text().view();
   rt.charge_bytes(view.size());
-  const std::size_t found = search == Search::kRightFind ? view.rfind(needle.view()) : view.find(needle.view());
+  const std::size_t found =
+      search == Search::kRightFind ? view.rfind(needle.view()) : view.find(needle.view());
   if (found != std::string_view::npos) {
     return Value::integer(static_cast<std::int64_t>(count_chars(view.substr(0, found))));
   }
@@ -117,7 +122,8 @@ Value text_casing(Runtime& rt, const Value& self, const Args&) {
 
 Value text_splitlines(Runtime& rt, const Value& self, const Args& args) {
   std::vector<Value> lines;
-  for (MarkedText& line : split_lines(rt, self.as_text(), bool_argument(args, 0, "keepends", false))) {
+  for (MarkedText& line :
+       split_lines(rt, self.as_text(), bool_argument(args, 0, "keepends", false))) {
     lines.push_back(Value::text(std::move(line)));
   }
   return Value::list(std::move(lines));
@@ -127,14 +133,16 @@ template <Side text_side>
 Value text_pad(Runtime& rt, const Value& self, const Args& args) {
   const MarkedText fill = text_argument(rt, args, 1, "fillchar", MarkedText(" ", true));
   if (count_chars(fill.view()) != 1) rt.fail("the fill is not one character");
-  return Value::text(pad_text(rt, self.as_text(), int_argument(rt, args, 0, "width", 0), fill.view(), text_side));
+  return Value::text(
+      pad_text(rt, self.as_text(), int_argument(rt, args, 0, "width", 0), fill.view(), text_side));
 }
 
 Value text_zfill(Runtime& rt, const Value& self, const Args& args) {
   const std::string_view view = self.as_text().view();
   const bool has_sign = !view.empty() && (view[0] == '-' || view[0] == '+');
   const std::int64_t width = int_argument(rt, args, 0, "width", 0) - (has_sign ? 1 : 0);
-  const MarkedText digits = pad_text(rt, self.as_text().substr(has_sign ? 1 : 0, view.size()), width, "0", Side::kRight);
+  const MarkedText digits =
+      pad_text(rt, self.as_text().substr(has_sign ? 1 : 0, view.size()), width, "0", Side::kRight);
   return Value::text(rt.concat(self.as_text().substr(0, has_sign ? 1 : 0), digits));
 }
 
@@ -142,7 +150,8 @@ template <bool at_end>
 Value text_remove_affix(Runtime& rt, const Value& self, const Args& args) {
   const MarkedText affix = rt.to_text(required_argument(rt, args, 0, "prefix"));
   const MarkedText& text = self.as_text();
-  const bool has_it = at_end ? text.view().ends_with(affix.view()) : text.view().starts_with(affix.view());
+  const bool has_it =
+      at_end ? text.view().ends_with(affix.view()) : text.view().starts_with(affix.view());
   if (!has_it) return self;
   return Value::text(text.substr(at_end ? 0 : affix.size(), text.size() - affix.size()));
 }
@@ -153,12 +162,15 @@ Value text_partition(Runtime& rt, const Value& self, const Args& args) {
   if (separator.empty()) rt.fail("partition: the separator is empty");
   const MarkedText& text = self.as_text();
   rt.charge_bytes(text.size());
-  const std::size_t found = from_right ? text.view().rfind(separator.view()) : text.view().find(separator.view());
+  const std::size_t found =
+      from_right ? text.view().rfind(separator.view()) : text.view().find(separator.view());
   const Value nothing = Value::text(MarkedText());
   if (found == std::string_view::npos) {
-    return from_right ? Value::tuple({nothing, nothing, self}) : Value::tuple({self, nothing, nothing});
+    return from_right ? Value::tuple({nothing, nothing, self})
+                      : Value::tuple({self, nothing, nothing});
   }
-  return Value::tuple({Value::text(text.substr(0, found)), Value::text(text.substr(found, separator.size())),
+  return Value::tuple({Value::text(text.substr(0, found)),
+                       Value::text(text.substr(found, separator.size())),
                        Value::text(text.substr(found + separator.size(), text.size()))});
 }
 
@@ -256,14 +268,15 @@ constexpr Entry kDictMethods[] = {
     {"get", &dict_get},        {"copy", &copy_value},
 };
 constexpr Entry kListMethods[] = {
-    {"index", &list_index},     {"count", &list_count},  {"copy", &copy_value},
+    {"index", &list_index},     {"count", &list_count},     {"copy", &copy_value},
     {"append", &refuse_change}, {"extend", &refuse_change}, {"insert", &refuse_change},
     {"pop", &refuse_change},    {"remove", &refuse_change},
 };
 
 template <std::size_t n>
 Value::NativeFunction lookup(const Entry (&table)[n], std::string_view name) {
-  const auto* it = std::find_if(std::begin(table), std::end(table), [name](const Entry& e) { return e.name == name; });
+  const auto* it = std::find_if(std::begin(table), std::end(table),
+                                [name](const Entry& e) { return e.name == name; });
   return it == std::end(table) ? nullptr : it->function;
 }
 

@@ -9,18 +9,20 @@ namespace flotilla::chat {
 
 namespace {
 
-[[noreturn]] void fail_types(Runtime& runtime, std::string_view op, const Value& a, const Value& b) {
+[[noreturn]] void fail_types(Runtime& runtime, std::string_view op, const Value& a,
+                             const Value& b) {
   if (a.is_undefined()) runtime.fail_undefined(a);
   if (b.is_undefined()) runtime.fail_undefined(b);
-  runtime.fail("'" + std::string(a.type_name()) + "' " + std::string(op) + " '" + std::string(b.type_name()) +
-               "' is not defined");
+  runtime.fail("'" + std::string(a.type_name()) + "' " + std::string(op) + " '" +
+               std::string(b.type_name()) + "' is not defined");
 }
 
 Value repeat(Runtime& runtime, const Value& value, std::int64_t count) {
   const auto times = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
   if (value.is_text()) {
     const MarkedText& text = value.as_text();
-    if (text.size() && times > runtime.max_text() / text.size()) runtime.check_text(runtime.max_text() + 1);
+    if (text.size() && times > runtime.max_text() / text.size())
+      runtime.check_text(runtime.max_text() + 1);
     runtime.check_text(text.size() * times);
     TextBuilder out;
     for (std::size_t i = 0; i < times && !text.empty(); ++i) out.append(text);
@@ -129,7 +131,8 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
 }  // namespace
 
 Value apply_operator(Runtime& runtime, Operator op, const Value& a, const Value& b) {
-  if (op == Operator::kConcat) return Value::text(runtime.concat(runtime.to_text(a), runtime.to_text(b)));
+  if (op == Operator::kConcat)
+    return Value::text(runtime.concat(runtime.to_text(a), runtime.to_text(b)));
   if (op == Operator::kAdd) {
     if (a.is_text() && b.is_text()) return Value::text(runtime.concat(a.as_text(), b.as_text()));
     if (a.is_sequence() && b.is_sequence() && a.as_list()->is_tuple == b.as_list()->is_tuple) {
@@ -182,7 +185,8 @@ bool apply_comparison(Runtime& runtime, Operator op, const Value& a, const Value
 namespace {
 
 // Python's slice.indices(): a bound for a sequence of `count` elements.
-std::int64_t slice_bound(Runtime& runtime, const Value& bound, std::int64_t count, std::int64_t step, bool is_start) {
+std::int64_t slice_bound(Runtime& runtime, const Value& bound, std::int64_t count,
+                         std::int64_t step, bool is_start) {
   const std::int64_t lowest = step < 0 ? -1 : 0;
   const std::int64_t highest = step < 0 ? count - 1 : count;
   if (bound.is_none()) return (step > 0) == is_start ? lowest : highest;
@@ -197,7 +201,8 @@ std::int64_t slice_bound(Runtime& runtime, const Value& bound, std::int64_t coun
 
 }  // namespace
 
-Value slice_value(Runtime& runtime, const Value& object, const Value& start, const Value& stop, const Value& step) {
+Value slice_value(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                  const Value& step) {
   if (object.is_undefined()) runtime.fail_undefined(object);
   if (!object.is_text() && !object.is_sequence()) {
     runtime.fail("'" + std::string(object.type_name()) + "' cannot be sliced");
@@ -214,7 +219,8 @@ Value slice_value(Runtime& runtime, const Value& object, const Value& start, con
     const MarkedText& text = object.as_text();
     if (from >= to) return Value::text(MarkedText());
     const std::size_t first = char_offset(text.view(), static_cast<std::size_t>(from));
-    const std::size_t size = char_offset(text.view().substr(first), static_cast<std::size_t>(to - from));
+    const std::size_t size =
+        char_offset(text.view().substr(first), static_cast<std::size_t>(to - from));
     return Value::text(text.substr(first, size));
   }
   const ListPtr items = runtime.iterate(object);

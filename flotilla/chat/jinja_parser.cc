@@ -5,7 +5,9 @@
 
 namespace flotilla::chat {
 
-ParsedTemplate parse_template(std::string_view source) { return TemplateParser(tokenize_template(source)).run(); }
+ParsedTemplate parse_template(std::string_view source) {
+  return TemplateParser(tokenize_template(source)).run();
+}
 
 TemplateParser::TemplateParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   for (const char* name : {"loop", "caller", "varargs", "kwargs", "self"}) symbol(name);
@@ -17,7 +19,8 @@ ParsedTemplate TemplateParser::run() {
 }
 
 Symbol TemplateParser::symbol(const std::string& name) {
-  const auto [it, added] = result_.symbol_numbers.try_emplace(name, static_cast<Symbol>(result_.symbols.size()));
+  const auto [it, added] =
+      result_.symbol_numbers.try_emplace(name, static_cast<Symbol>(result_.symbols.size()));
   if (added) result_.symbols.push_back(name);
   return it->second;
 }
@@ -77,7 +80,8 @@ Body TemplateParser::parse_body(std::initializer_list<std::string_view> end_tags
       }
       case TokenKind::kBlockBegin: {
         advance();
-        if (std::any_of(end_tags.begin(), end_tags.end(), [this](std::string_view tag) { return is_word(tag); })) {
+        if (std::any_of(end_tags.begin(), end_tags.end(),
+                        [this](std::string_view tag) { return is_word(tag); })) {
           return body;
         }
         body.push_back(parse_block());
@@ -123,7 +127,8 @@ StatementPtr TemplateParser::parse_if() {
   statement->expression = parse_tuple(false);
   expect(TokenKind::kBlockEnd, "'%}'");
   statement->body = parse_body({"elif", "else", "endif"});
-  // A chain of elif is kept flat here and in the evaluator: each hangs in `otherwise` of the one before.
+  // A chain of elif is kept flat here and in the evaluator: each hangs in `otherwise` of the one
+  // before.
   Statement* last = statement.get();
   while (is_word("elif")) {
     auto next = std::make_unique<Statement>(StatementKind::kIf, current().line);

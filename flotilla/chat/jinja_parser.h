@@ -27,7 +27,7 @@ class TemplateParser {
   ParsedTemplate run();
 
  private:
-  static constexpr std::size_t kMaxDepth = 400;   // nested bodies and expressions
+  static constexpr std::size_t kMaxDepth = 400;    // nested bodies and expressions
   static constexpr std::size_t kMaxChain = 1'000;  // elif branches in all
 
   // Refuses nesting that would exhaust the stack.
@@ -91,8 +91,12 @@ class TemplateParser {
   const Token& current() const { return tokens_[at_]; }
   const Token& ahead() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
   void advance() { at_ += at_ + 1 < tokens_.size() ? 1 : 0; }
-  bool is_op(std::string_view op) const { return current().kind == TokenKind::kOperator && current().text == op; }
-  bool is_word(std::string_view word) const { return current().kind == TokenKind::kName && current().text == word; }
+  bool is_op(std::string_view op) const {
+    return current().kind == TokenKind::kOperator && current().text == op;
+  }
+  bool is_word(std::string_view word) const {
+    return current().kind == TokenKind::kName && current().text == word;
+  }
   bool skip_op(std::string_view op);
   bool skip_word(std::string_view word);
   void expect_op(std::string_view op);

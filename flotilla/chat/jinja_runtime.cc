@@ -31,7 +31,8 @@ void Runtime::check_text(std::size_t bytes) {
 }
 
 Value Runtime::checked(Value value) {
-  if (value.depth() > kMaxValueDepth) fail("a value nests deeper than " + std::to_string(kMaxValueDepth));
+  if (value.depth() > kMaxValueDepth)
+    fail("a value nests deeper than " + std::to_string(kMaxValueDepth));
   return value;
 }
 
@@ -50,7 +51,8 @@ void Runtime::fail_argument(std::string_view callee, std::string_view message) c
 
 MarkedText Runtime::concat(const MarkedText& a, const MarkedText& b) {
   if (a.size() + b.size() > limits_.max_output_bytes) check_text(a.size() + b.size());
-  // Growing in place costs the right side only; a copy is charged at its size when the sum has another buffer.
+  // Growing in place costs the right side only; a copy is charged at its size when the sum has
+  // another buffer.
   MarkedText sum = a + b;
   charge_bytes(sum.view().data() == a.view().data() ? b.size() : sum.size());
   return sum;
@@ -76,7 +78,8 @@ std::string format_float(double d) {
     std::snprintf(tail, sizeof tail, "e%c%02d", exponent < 0 ? '-' : '+', std::abs(exponent));
     return sign + mantissa + tail;
   }
-  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   const auto whole = static_cast<std::size_t>(exponent) + 1;
   if (digits.size() <= whole) return sign + digits + std::string(whole - digits.size(), '0') + ".0";
   return sign + digits.substr(0, whole) + "." + digits.substr(whole);
@@ -120,7 +123,11 @@ std::string quote(std::string_view text) {
       out += text.substr(start, at - start);
     } else {
       char code[12];
-      std::snprintf(code, sizeof code, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", static_cast<unsigned>(c));
+      std::snprintf(code, sizeof code,
+                    c < 0x100     ? "\\x%02x"
+                    : c < 0x10000 ? "\\u%04x"
+                                  : "\\U%08x",
+                    static_cast<unsigned>(c));
       out += code;
     }
   }
@@ -241,7 +248,8 @@ Value loop_changed(Runtime& runtime, const Value& self, const Args& args) {
   if (!loop->has_changed) {
     loop->has_changed = true;
     runtime.adopt(loop);
-  } else if (charge_all(runtime, args.positional); std::equal(args.positional.begin(), args.positional.end(), loop->last_changed.begin(),
+  } else if (charge_all(runtime, args.positional);
+             std::equal(args.positional.begin(), args.positional.end(), loop->last_changed.begin(),
                         loop->last_changed.end(), values_equal)) {
     return Value::boolean(false);
   }
@@ -311,7 +319,8 @@ Value Runtime::item(const Value& object, const Value& key) {
       const Value* field = object.as_namespace().find(key.as_text().view());
       return field ? *field : Value();
     }
-    if (const auto method = find_method(object, key.as_text().view())) return checked(bound_method(method, object));
+    if (const auto method = find_method(object, key.as_text().view()))
+      return checked(bound_method(method, object));
     return {};
   }
   std::int64_t index = 0;
@@ -327,8 +336,11 @@ Value Runtime::item(const Value& object, const Value& key) {
   return Value::text(text.substr(start, end - start));
 }
 
-Value Runtime::attribute_path(const Value& object, const Value& path) {
-  if (!path.is_text()) return item(object, path);
+Value Runtime::attribute_path(const Value& object, const Value& path, const Value* fallback) {
+  if (!path.is_text()) {
+    Value found = item(object, path);
+    return found.is_undefined() && fallback ? *fallback : found;
+  }
   Value value = object;
   const MarkedText& text = path.as_text();
   for (std::size_t at = 0; at <= text.size();) {
@@ -338,8 +350,10 @@ Value Runtime::attribute_path(const Value& object, const Value& path) {
     const std::string_view part = rest.substr(0, size);
     std::int64_t index = 0;
     const auto parsed = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool is_index = !part.empty() && parsed.ec == std::errc() && parsed.ptr == part.data() + part.size();
+    const bool is_index =
+        !part.empty() && parsed.ec == std::errc() && parsed.ptr == part.data() + part.size();
     value = item(value, is_index ? Value::integer(index) : Value::text(text.substr(at, size)));
+    if (value.is_undefined() && fallback) value = *fallback;
     at += size + 1;
   }
   return value;

@@ -1,4 +1,5 @@
-// What the parts of the interpreter share during one render: the budget, failure, and conversion of values to text.
+// What the parts of the interpreter share during one render: the budget, failure, and conversion of
+// values to text.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +34,14 @@ struct Args {
 
 class Runtime {
  public:
-  Runtime(const RenderLimits& limits, std::int64_t render_time) : limits_(limits), render_time_(render_time) {}
+  Runtime(const RenderLimits& limits, std::int64_t render_time)
+      : limits_(limits), render_time_(render_time) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime();
 
-  // Counts work done; fails when the budget is spent. Memory is bounded with it: each unit pays for 16 bytes of text
-  // or one element.
+  // Counts work done; fails when the budget is spent. Memory is bounded with it: each unit pays for
+  // 16 bytes of text or one element.
   void charge(std::size_t units) {
     steps_ += units;
     if (steps_ > limits_.max_steps) fail_steps();
@@ -50,7 +52,9 @@ class Runtime {
   // Fails when `value` nests deeper than can be freed and printed safely.
   Value checked(Value value);
 
-  [[noreturn]] void fail(std::string message) const { throw TemplateError{std::move(message), line_}; }
+  [[noreturn]] void fail(std::string message) const {
+    throw TemplateError{std::move(message), line_};
+  }
   [[noreturn]] void fail_undefined(const Value& value) const;
   [[noreturn]] void fail_argument(std::string_view callee, std::string_view message) const;
 
@@ -59,13 +63,15 @@ class Runtime {
   std::size_t line() const { return line_; }
   std::size_t max_text() const { return limits_.max_output_bytes; }
 
-  // str(value). Numbers are never trusted; a text keeps its marks; containers are untrusted if any part is.
+  // str(value). Numbers are never trusted; a text keeps its marks; containers are untrusted if any
+  // part is.
   MarkedText to_text(const Value& value);
   // repr(value), without marks.
   std::string repr(const Value& value);
   MarkedText concat(const MarkedText& a, const MarkedText& b);
 
-  // Keeps `object` until the render ends and empties it then: values that refer to it may form a circle.
+  // Keeps `object` until the render ends and empties it then: values that refer to it may form a
+  // circle.
   void adopt(std::shared_ptr<NamespaceObject> object) { namespaces_.push_back(std::move(object)); }
   void adopt(std::shared_ptr<LoopObject> object) { loops_.push_back(std::move(object)); }
 
@@ -78,7 +84,8 @@ class Runtime {
   Value attribute(const Value& object, const std::string& name);
   Value item(const Value& object, const Value& key);
   // The filters' "a.b.0" paths.
-  Value attribute_path(const Value& object, const Value& path);
+  // Undefined steps become `fallback` when it is given.
+  Value attribute_path(const Value& object, const Value& path, const Value* fallback = nullptr);
 
  private:
   [[noreturn]] void fail_steps() const;

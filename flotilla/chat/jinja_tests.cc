@@ -22,7 +22,9 @@ bool is_none(const Value& v) { return v.is_none(); }
 bool is_text(const Value& v) { return v.is_text(); }
 bool is_mapping(const Value& v) { return v.is_dict(); }
 // An undefined value iterates as nothing, and Python's str and dict count as sequences.
-bool is_sequence(const Value& v) { return v.is_sequence() || v.is_text() || v.is_dict() || v.is_undefined(); }
+bool is_sequence(const Value& v) {
+  return v.is_sequence() || v.is_text() || v.is_dict() || v.is_undefined();
+}
 bool is_iterable(const Value& v) { return is_sequence(v) || v.is_loop(); }
 bool is_number(const Value& v) { return v.is_number(); }
 bool is_integer(const Value& v) { return v.is_int() || v.is_big(); }
@@ -30,17 +32,24 @@ bool is_float(const Value& v) { return v.is_float(); }
 bool is_boolean(const Value& v) { return v.is_bool(); }
 bool is_true(const Value& v) { return v.is_bool() && v.as_bool(); }
 bool is_false(const Value& v) { return v.is_bool() && !v.as_bool(); }
-bool is_callable(const Value& v) { return v.is_callable() || (v.is_loop() && v.as_loop()->recursive); }
+bool is_callable(const Value& v) {
+  return v.is_callable() || (v.is_loop() && v.as_loop()->recursive);
+}
 bool is_never(const Value&) { return false; }
 
 std::int64_t rest_of_division(Runtime& rt, const Value& self, std::int64_t by) {
   const Value rest = apply_operator(rt, Operator::kModulo, self, Value::integer(by));
   return rest.number() == 0 ? 0 : 1;
 }
-bool test_odd(Runtime& rt, const Value& self, const Args&) { return rest_of_division(rt, self, 2) != 0; }
-bool test_even(Runtime& rt, const Value& self, const Args&) { return rest_of_division(rt, self, 2) == 0; }
+bool test_odd(Runtime& rt, const Value& self, const Args&) {
+  return rest_of_division(rt, self, 2) != 0;
+}
+bool test_even(Runtime& rt, const Value& self, const Args&) {
+  return rest_of_division(rt, self, 2) == 0;
+}
 bool test_divisible(Runtime& rt, const Value& self, const Args& args) {
-  return apply_operator(rt, Operator::kModulo, self, required_argument(rt, args, 0, "num")).number() == 0;
+  return apply_operator(rt, Operator::kModulo, self, required_argument(rt, args, 0, "num"))
+             .number() == 0;
 }
 
 template <Operator op>
@@ -67,8 +76,12 @@ bool test_casing(Runtime& rt, const Value& self, const Args&) {
   return any;
 }
 
-bool test_filter(Runtime& rt, const Value& self, const Args&) { return find_filter(rt.to_text(self).view()) != nullptr; }
-bool test_test(Runtime& rt, const Value& self, const Args&) { return find_test(rt.to_text(self).view()) != nullptr; }
+bool test_filter(Runtime& rt, const Value& self, const Args&) {
+  return find_filter(rt.to_text(self).view()) != nullptr;
+}
+bool test_test(Runtime& rt, const Value& self, const Args&) {
+  return find_test(rt.to_text(self).view()) != nullptr;
+}
 
 struct Entry {
   std::string_view name;
@@ -119,7 +132,8 @@ constexpr Entry kTests[] = {
 }  // namespace
 
 TestFunction find_test(std::string_view name) {
-  const auto* it = std::find_if(std::begin(kTests), std::end(kTests), [name](const Entry& e) { return e.name == name; });
+  const auto* it = std::find_if(std::begin(kTests), std::end(kTests),
+                                [name](const Entry& e) { return e.name == name; });
   return it == std::end(kTests) ? nullptr : it->function;
 }
 

@@ -10,7 +10,8 @@ namespace flotilla::chat {
 
 namespace {
 
-bool is_stripped(std::string_view text, std::size_t at, std::size_t size, const std::string_view* chars) {
+bool is_stripped(std::string_view text, std::size_t at, std::size_t size,
+                 const std::string_view* chars) {
   std::size_t end = at;
   const char32_t c = next_char(text, end);
   if (end - at != size) return false;
@@ -19,13 +20,15 @@ bool is_stripped(std::string_view text, std::size_t at, std::size_t size, const 
 
 std::size_t last_char_start(std::string_view text, std::size_t end) {
   std::size_t start = end - 1;
-  while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
+  while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80)
+    --start;
   return start;
 }
 
 }  // namespace
 
-MarkedText strip_text(Runtime& runtime, const MarkedText& text, Side side, const std::string_view* chars) {
+MarkedText strip_text(Runtime& runtime, const MarkedText& text, Side side,
+                      const std::string_view* chars) {
   const std::string_view view = text.view();
   std::size_t start = 0;
   std::size_t end = view.size();
@@ -51,15 +54,16 @@ MarkedText strip_text(Runtime& runtime, const MarkedText& text, Side side, const
   return text.substr(start, end - start);
 }
 
-MarkedText replace_text(Runtime& runtime, const MarkedText& text, const MarkedText& from, const MarkedText& to,
-                        std::int64_t count) {
+MarkedText replace_text(Runtime& runtime, const MarkedText& text, const MarkedText& from,
+                        const MarkedText& to, std::int64_t count) {
   const std::string_view view = text.view();
   const std::string_view needle = from.view();
   runtime.charge_bytes(view.size());
   TextBuilder out;
   std::size_t at = 0;
   const auto put = [&](const MarkedText& piece) {
-    if (out.size() + piece.size() > runtime.max_text()) runtime.check_text(out.size() + piece.size());
+    if (out.size() + piece.size() > runtime.max_text())
+      runtime.check_text(out.size() + piece.size());
     runtime.charge_bytes(piece.size());
     out.append(piece);
   };
@@ -90,7 +94,8 @@ Value piece_of(Runtime& runtime, const MarkedText& text, std::size_t start, std:
   return Value::text(text.substr(start, end - start));
 }
 
-std::vector<Value> split_space(Runtime& runtime, const MarkedText& text, std::int64_t count, bool from_right) {
+std::vector<Value> split_space(Runtime& runtime, const MarkedText& text, std::int64_t count,
+                               bool from_right) {
   const std::string_view view = text.view();
   std::vector<std::pair<std::size_t, std::size_t>> words;
   for (std::size_t at = 0; at < view.size();) {
@@ -104,15 +109,15 @@ std::vector<Value> split_space(Runtime& runtime, const MarkedText& text, std::in
     words.emplace_back(start, at);
   }
   std::vector<Value> pieces;
-  const std::size_t limit = count < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(count);
+  const std::size_t limit =
+      count < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(count);
   if (words.size() > limit) {
     if (from_right) {
       const std::size_t joined = words.size() - limit;
       words[joined - 1].first = 0;
       words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(joined - 1));
-      while (space_at(view, words[0].first)) words[0].first += space_at(view, words[0].first);
     } else {
-      words[limit].second = trailing_space_start(view);
+      words[limit].second = view.size();
       words.resize(limit + 1);
     }
   }
@@ -122,8 +127,8 @@ std::vector<Value> split_space(Runtime& runtime, const MarkedText& text, std::in
 
 }  // namespace
 
-Value split_text(Runtime& runtime, const MarkedText& text, const std::string_view* separator, std::int64_t count,
-                 bool from_right) {
+Value split_text(Runtime& runtime, const MarkedText& text, const std::string_view* separator,
+                 std::int64_t count, bool from_right) {
   const std::string_view view = text.view();
   runtime.charge_bytes(view.size());
   if (!separator) return Value::list(split_space(runtime, text, count, from_right));
@@ -132,8 +137,9 @@ Value split_text(Runtime& runtime, const MarkedText& text, const std::string_vie
   if (from_right) {
     std::size_t end = view.size();
     while (count != 0) {
-      const std::size_t found = end < separator->size() ? std::string_view::npos
-                                                         : view.rfind(*separator, end - separator->size());
+      const std::size_t found = end < separator->size()
+                                    ? std::string_view::npos
+                                    : view.rfind(*separator, end - separator->size());
       if (found == std::string_view::npos) break;
       pieces.push_back(piece_of(runtime, text, found + separator->size(), end));
       end = found;
@@ -155,12 +161,14 @@ Value split_text(Runtime& runtime, const MarkedText& text, const std::string_vie
   return Value::list(std::move(pieces));
 }
 
-MarkedText join_texts(Runtime& runtime, const std::vector<Value>& items, const MarkedText& separator) {
+MarkedText join_texts(Runtime& runtime, const std::vector<Value>& items,
+                      const MarkedText& separator) {
   TextBuilder out;
   bool first = true;
   for (const Value& item : items) {
     const MarkedText text = runtime.to_text(item);
-    if (out.size() + text.size() + separator.size() > runtime.max_text()) runtime.check_text(runtime.max_text() + 1);
+    if (out.size() + text.size() + separator.size() > runtime.max_text())
+      runtime.check_text(runtime.max_text() + 1);
     runtime.charge_bytes(text.size() + separator.size());
     if (!first) out.append(separator);
     first = false;
@@ -207,17 +215,18 @@ MarkedText change_case(Runtime& runtime, const MarkedText& text, Casing casing) 
   return out.take();
 }
 
-MarkedText pad_text(Runtime& runtime, const MarkedText& text, std::int64_t width, std::string_view fill,
-                    Side text_side) {
+MarkedText pad_text(Runtime& runtime, const MarkedText& text, std::int64_t width,
+                    std::string_view fill, Side text_side) {
   const auto count = static_cast<std::int64_t>(count_chars(text.view()));
   if (width <= count) return text;
   const auto missing = static_cast<std::size_t>(width - count);
   if (missing > runtime.max_text()) runtime.check_text(missing);
   runtime.check_text(text.size() + missing * fill.size());
   // Python puts the odd blank of center() on the left only when the width is odd.
-  const std::size_t left = text_side == Side::kLeft    ? 0
-                           : text_side == Side::kRight ? missing
-                                                       : missing / 2 + (missing & static_cast<std::size_t>(width) & 1);
+  const std::size_t left = text_side == Side::kLeft ? 0
+                           : text_side == Side::kRight
+                               ? missing
+                               : missing / 2 + (missing & static_cast<std::size_t>(width) & 1);
   TextBuilder out;
   for (std::size_t i = 0; i < left; ++i) out.append(fill, true);
   out.append(text);
@@ -233,7 +242,8 @@ std::vector<MarkedText> split_lines(Runtime& runtime, const MarkedText& text, bo
   for (std::size_t at = 0; at < view.size();) {
     const std::size_t end = at;
     const char32_t c = next_char(view, at);
-    const bool breaks = (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    const bool breaks = (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
+                        c == 0x2028 || c == 0x2029;
     if (!breaks) continue;
     if (c == '\r' && at < view.size() && view[at] == '\n') ++at;
     runtime.charge(2);

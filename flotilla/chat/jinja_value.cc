@@ -27,15 +27,20 @@ std::size_t hash_text(std::string_view text) { return std::hash<std::string_view
 
 }  // namespace
 
-Value Value::list(std::vector<Value> items) { return Value(Data(make_sequence(std::move(items), false))); }
-Value Value::tuple(std::vector<Value> items) { return Value(Data(make_sequence(std::move(items), true))); }
+Value Value::list(std::vector<Value> items) {
+  return Value(Data(make_sequence(std::move(items), false)));
+}
+Value Value::tuple(std::vector<Value> items) {
+  return Value(Data(make_sequence(std::move(items), true)));
+}
 
 Value Value::dict(std::vector<std::pair<Value, Value>> items) {
   return Value(Data(DictPtr(std::make_shared<DictObject>(std::move(items)))));
 }
 
 Value Value::callable(Callable callable) {
-  return Value(Data(std::shared_ptr<const Callable>(std::make_shared<Callable>(std::move(callable)))));
+  return Value(
+      Data(std::shared_ptr<const Callable>(std::make_shared<Callable>(std::move(callable)))));
 }
 
 bool Value::truthy() const {
@@ -130,7 +135,8 @@ DictObject::DictObject(std::vector<std::pair<Value, Value>> items) {
 
 template <class Equal>
 const Value* DictObject::lookup(std::size_t hash, Equal&& equal) const {
-  auto it = std::lower_bound(index_.begin(), index_.end(), std::pair<std::size_t, std::uint32_t>(hash, 0));
+  auto it = std::lower_bound(index_.begin(), index_.end(),
+                             std::pair<std::size_t, std::uint32_t>(hash, 0));
   for (; it != index_.end() && it->first == hash; ++it) {
     if (equal(items_[it->second].first)) return &items_[it->second].second;
   }
@@ -191,7 +197,8 @@ bool numbers_equal(const Value& a, const Value& b) {
 bool values_equal(const Value& a, const Value& b) {
   if (a.is_text() && b.is_text()) return a.as_text().view() == b.as_text().view();
   if (a.is_number() && b.is_number()) return numbers_equal(a, b);
-  if (a.is_none() || a.is_undefined()) return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
+  if (a.is_none() || a.is_undefined())
+    return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
   if (a.is_sequence() && b.is_sequence()) {
     const ListObject& x = *a.as_list();
     const ListObject& y = *b.as_list();
@@ -245,7 +252,8 @@ int compare_values(Runtime& runtime, const Value& a, const Value& b) {
   }
   if (a.is_undefined()) runtime.fail_undefined(a);
   if (b.is_undefined()) runtime.fail_undefined(b);
-  runtime.fail("'" + std::string(a.type_name()) + "' and '" + std::string(b.type_name()) + "' cannot be ordered");
+  runtime.fail("'" + std::string(a.type_name()) + "' and '" + std::string(b.type_name()) +
+               "' cannot be ordered");
 }
 
 }  // namespace flotilla::chat

@@ -1,5 +1,5 @@
-// Values of the template language. Containers are immutable (as in the sandbox that publishers test against), except
-// namespaces, which only the interpreter changes. One render, one thread.
+// Values of the template language. Containers are immutable (as in the sandbox that publishers test
+// against), except namespaces, which only the interpreter changes. One render, one thread.
 #pragma once
 
 #include <cstddef>
@@ -45,11 +45,16 @@ class Value {
   static Value big(std::uint64_t u) { return Value(Data(u)); }  // only above the range of int64
   static Value real(double d) { return Value(Data(d)); }
   static Value text(MarkedText t) { return Value(Data(std::move(t))); }
-  static Value text(std::string bytes, bool trusted) { return text(MarkedText(std::move(bytes), trusted)); }
+  static Value text(std::string bytes, bool trusted) {
+    return text(MarkedText(std::move(bytes), trusted));
+  }
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
-  static Value dict(std::vector<std::pair<Value, Value>> items);  // a later equal key replaces the value
-  static Value name_space(std::shared_ptr<NamespaceObject> object) { return Value(Data(std::move(object))); }
+  static Value dict(
+      std::vector<std::pair<Value, Value>> items);  // a later equal key replaces the value
+  static Value name_space(std::shared_ptr<NamespaceObject> object) {
+    return Value(Data(std::move(object)));
+  }
   static Value loop(std::shared_ptr<LoopObject> object) { return Value(Data(std::move(object))); }
   static Value callable(Callable callable);
 
@@ -62,9 +67,13 @@ class Value {
   bool is_text() const { return std::holds_alternative<MarkedText>(data_); }
   bool is_sequence() const { return std::holds_alternative<ListPtr>(data_); }  // list or tuple
   bool is_dict() const { return std::holds_alternative<DictPtr>(data_); }
-  bool is_namespace() const { return std::holds_alternative<std::shared_ptr<NamespaceObject>>(data_); }
+  bool is_namespace() const {
+    return std::holds_alternative<std::shared_ptr<NamespaceObject>>(data_);
+  }
   bool is_loop() const { return std::holds_alternative<std::shared_ptr<LoopObject>>(data_); }
-  bool is_callable() const { return std::holds_alternative<std::shared_ptr<const Callable>>(data_); }
+  bool is_callable() const {
+    return std::holds_alternative<std::shared_ptr<const Callable>>(data_);
+  }
   // Booleans count as numbers, as in Python.
   bool is_number() const { return is_bool() || is_int() || is_big() || is_float(); }
 
@@ -76,8 +85,12 @@ class Value {
   const MarkedText& as_text() const { return std::get<MarkedText>(data_); }
   const ListPtr& as_list() const { return std::get<ListPtr>(data_); }
   const DictPtr& as_dict() const { return std::get<DictPtr>(data_); }
-  NamespaceObject& as_namespace() const { return *std::get<std::shared_ptr<NamespaceObject>>(data_); }
-  const std::shared_ptr<LoopObject>& as_loop() const { return std::get<std::shared_ptr<LoopObject>>(data_); }
+  NamespaceObject& as_namespace() const {
+    return *std::get<std::shared_ptr<NamespaceObject>>(data_);
+  }
+  const std::shared_ptr<LoopObject>& as_loop() const {
+    return std::get<std::shared_ptr<LoopObject>>(data_);
+  }
   const Callable& as_callable() const { return *std::get<std::shared_ptr<const Callable>>(data_); }
 
   bool truthy() const;
@@ -85,17 +98,19 @@ class Value {
   double number() const;
   // An integer or boolean as int64; false when it is none or too large.
   bool to_int(std::int64_t& out) const;
-  // Levels of containers below and including this value. Bounded by the runtime, since freeing and printing recurse.
+  // Levels of containers below and including this value. Bounded by the runtime, since freeing and
+  // printing recurse.
   std::size_t depth() const;
-  // Nodes of the value unfolded, long texts counting more: what walking it costs. Shared parts count every time.
+  // Nodes of the value unfolded, long texts counting more: what walking it costs. Shared parts
+  // count every time.
   std::size_t weight() const;
   // "str", "list", "NoneType", ... as Python names them in messages.
   std::string_view type_name() const;
 
  private:
-  using Data = std::variant<Undefined, None, bool, std::int64_t, std::uint64_t, double, MarkedText, ListPtr, DictPtr,
-                            std::shared_ptr<NamespaceObject>, std::shared_ptr<LoopObject>,
-                            std::shared_ptr<const Callable>>;
+  using Data = std::variant<Undefined, None, bool, std::int64_t, std::uint64_t, double, MarkedText,
+                            ListPtr, DictPtr, std::shared_ptr<NamespaceObject>,
+                            std::shared_ptr<LoopObject>, std::shared_ptr<const Callable>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   Data data_;
 };

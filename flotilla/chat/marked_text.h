@@ -1,6 +1,7 @@
-// Immutable text whose characters know whether they are trusted. Cheap to slice and to append to: several texts share
-// one buffer, and the text that reaches the end of its buffer grows it in place, so building by appending is linear.
-// Used by one thread; frozen texts (literals of a compiled template) may be shared between threads.
+// Immutable text whose characters know whether they are trusted. Cheap to slice and to append to:
+// several texts share one buffer, and the text that reaches the end of its buffer grows it in
+// place, so building by appending is linear. Used by one thread; frozen texts (literals of a
+// compiled template) may be shared between threads.
 #pragma once
 
 #include <cstddef>

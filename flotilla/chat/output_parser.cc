@@ -34,7 +34,8 @@ OutputSyntax detect_output_syntax(std::string_view template_source) {
   return OutputSyntax::kPlain;
 }
 
-std::unique_ptr<OutputParser> make_output_parser(OutputSyntax syntax, std::string_view prompt_tail) {
+std::unique_ptr<OutputParser> make_output_parser(OutputSyntax syntax,
+                                                 std::string_view prompt_tail) {
   for (const SyntaxEntry& entry : syntax_table()) {
     if (entry.syntax == syntax) return entry.make(prompt_tail);
   }

@@ -11,7 +11,8 @@ namespace flotilla::chat {
 
 namespace {
 
-// Stands for a byte that is no UTF-8; out of the range of Unicode, so that appending it restores the byte.
+// Stands for a byte that is no UTF-8; out of the range of Unicode, so that appending it restores
+// the byte.
 constexpr char32_t kByteBase = 0x110000;
 
 void append_char(std::string& out, char32_t c) {
@@ -24,12 +25,23 @@ void append_char(std::string& out, char32_t c) {
 
 // Letters whose capital is more than one character.
 constexpr std::array<std::pair<char32_t, std::string_view>, 12> kLongUpper = {{
-    {0xdf, "SS"}, {0x149, "ʼN"}, {0x1f0, "J̌"}, {0x587, "ԵՒ"}, {0x1e96, "H̱"}, {0xfb00, "FF"},
-    {0xfb01, "FI"}, {0xfb02, "FL"}, {0xfb03, "FFI"}, {0xfb04, "FFL"}, {0xfb05, "ST"}, {0xfb06, "ST"},
+    {0xdf, "SS"},
+    {0x149, "ʼN"},
+    {0x1f0, "J̌"},
+    {0x587, "ԵՒ"},
+    {0x1e96, "H̱"},
+    {0xfb00, "FF"},
+    {0xfb01, "FI"},
+    {0xfb02, "FL"},
+    {0xfb03, "FFI"},
+    {0xfb04, "FFL"},
+    {0xfb05, "ST"},
+    {0xfb06, "ST"},
 }};
 
 utf8proc_category_t category(char32_t c) {
-  return c >= kByteBase ? UTF8PROC_CATEGORY_CN : utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return c >= kByteBase ? UTF8PROC_CATEGORY_CN
+                        : utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
 }  // namespace
@@ -40,15 +52,20 @@ char32_t next_char(std::string_view text, std::size_t& at) {
     ++at;
     return lead;
   }
-  const std::size_t size = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
-  if (size == 0 || lead >= 0xf5 || at + size > text.size()) return kByteBase + static_cast<unsigned char>(text[at++]);
+  const std::size_t size = lead >= 0xf0 && lead < 0xf5 ? 4
+                           : lead >= 0xe0              ? 3
+                           : lead >= 0xc2              ? 2
+                                                       : 0;
+  if (size == 0 || lead >= 0xf5 || at + size > text.size())
+    return kByteBase + static_cast<unsigned char>(text[at++]);
   char32_t c = lead & (0x7f >> size);
   for (std::size_t i = 1; i < size; ++i) {
     const auto next = static_cast<unsigned char>(text[at + i]);
     if ((next & 0xc0) != 0x80) return kByteBase + static_cast<unsigned char>(text[at++]);
     c = (c << 6) | (next & 0x3f);
   }
-  const bool is_scalar = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) && (size < 3 || c >= 0x800) && (size < 4 || c >= 0x10000);
+  const bool is_scalar = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) && (size < 3 || c >= 0x800) &&
+                         (size < 4 || c >= 0x10000);
   if (!is_scalar) return kByteBase + static_cast<unsigned char>(text[at++]);
   at += size;
   return c;
@@ -70,8 +87,9 @@ std::size_t char_offset(std::string_view text, std::size_t index) {
 }
 
 bool is_space_char(char32_t c) {
-  return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f) || c == 0x85 ||
+         c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 std::size_t space_at(std::string_view text, std::size_t at) {
@@ -83,7 +101,8 @@ std::size_t trailing_space_start(std::string_view text) {
   std::size_t end = text.size();
   while (end > 0) {
     std::size_t start = end - 1;
-    while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) --start;
+    while (start > 0 && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80)
+      --start;
     const std::size_t size = space_at(text, start);
     if (size == 0 || start + size != end) break;
     end = start;
@@ -102,7 +121,9 @@ void append_upper(std::string& out, char32_t c) {
       return;
     }
   }
-  append_char(out, c >= kByteBase ? c : static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
+  append_char(out, c >= kByteBase
+                       ? c
+                       : static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
 void append_lower(std::string& out, char32_t c) {
@@ -111,7 +132,9 @@ void append_lower(std::string& out, char32_t c) {
   } else if (c == 0x130) {
     out += "i̇";
   } else {
-    append_char(out, c >= kByteBase ? c : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    append_char(out, c >= kByteBase ? c
+                                    : static_cast<char32_t>(
+                                          utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
   }
 }
 
@@ -129,10 +152,13 @@ bool is_letter(char32_t c) {
   const auto kind = category(c);
   return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
-bool is_decimal(char32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t c) {
+  return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND;
+}
 bool is_alphanumeric(char32_t c) {
   const auto kind = category(c);
-  return is_letter(c) || kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
+  return is_letter(c) || kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL ||
+         kind == UTF8PROC_CATEGORY_NO;
 }
 bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
 bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }

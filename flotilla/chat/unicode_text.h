@@ -1,4 +1,5 @@
-// Characters of UTF-8 text as Python's str sees them. Bytes that are no UTF-8 count as one character each.
+// Characters of UTF-8 text as Python's str sees them. Bytes that are no UTF-8 count as one
+// character each.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,1 @@
+flotilla_fuzzer(template template_fuzz.cc DEPS chat json)
