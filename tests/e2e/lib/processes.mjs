@@ -138,8 +138,8 @@ export async function startServe({script, models, args = []}) {
   return d;
 }
 
-export function coordinatorCommand(deployment, args) {
-  return execFileSync(binary('flotilla-coordinator'), [...args, '--database', deployment.database],
+export function coordinatorCommand(deployment, args, database = deployment.database) {
+  return execFileSync(binary('flotilla-coordinator'), [...args, '--database', database],
                       {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe']}).trim();
 }
 
@@ -157,6 +157,10 @@ export async function startCoordinator({args = []} = {}) {
     return (await fetch(`${d.url}/healthz`)).ok;
   });
   d.key = coordinatorCommand(d, ['keys', 'create', '--name', 'e2e', '--quiet']);
+  await eventually('the new key', async () => {
+    d.main.alive();
+    return (await fetch(`${d.url}/v1/models`, {headers: {authorization: `Bearer ${d.key}`}})).ok;
+  });
   return d;
 }
 
@@ -174,10 +178,20 @@ export function startNode(deployment, {script, models, token, args = []}) {
   return node;
 }
 
+// Waits until so many nodes have registered since the start.
+export async function registered(deployment, numNodes) {
+  await eventually(`${numNodes} nodes`, async () => {
+    for (const program of deployment.programs) if (!program.expectKilled) program.alive();
+    return deployment.main.log.split('provider_registered').length - 1 >= numNodes;
+  }, 30_000);
+  await eventually('a model', async () => (await deployment.models()).length > 0);
+}
+
 // A coordinator with nodes, ready to answer.
 export async function startFleet({script, models, numNodes = 1, args = [], nodeArgs = []}) {
   const d = await startCoordinator({args});
   for (let i = 0; i < numNodes; ++i) startNode(d, {script, models, args: nodeArgs});
   await d.ready();
+  await registered(d, numNodes);
   return d;
 }
