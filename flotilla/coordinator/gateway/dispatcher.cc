@@ -327,6 +327,13 @@ void Dispatcher::drain_nodes(std::chrono::milliseconds deadline) {
   }
 }
 
+void Dispatcher::drop_nodes() {
+  for (ProviderRecord* provider : registry_.providers()) {
+    const std::shared_ptr<NodeLink> link = provider->link;
+    node_closed(ProviderId(provider->id), link.get(), "stopping");
+  }
+}
+
 void Dispatcher::update_gauges() {
   metrics_.set_jobs(table_.num_jobs(), num_queued());
   metrics_.set_nodes(registry_.num_providers());

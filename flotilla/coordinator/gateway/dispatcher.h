@@ -87,6 +87,8 @@ class Dispatcher {
   // Ends every request with an error.
   void fail_all(const Error& error);
   void drain_nodes(std::chrono::milliseconds deadline);
+  // Forgets every node; their links are let go. At the very end.
+  void drop_nodes();
 
   std::vector<serving::ModelEntry> models() const { return registry_.entries(); }
   ProviderRegistry& registry() { return registry_; }

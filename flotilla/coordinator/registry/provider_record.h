@@ -31,7 +31,7 @@ struct ModelSlot {
   std::uint32_t num_attempts = 0;  // ours: prepared, running, or cancelled and not acknowledged yet
   std::uint64_t last_pick = 0;
   Clock::Instant busy_until{};  // it refused lately
-  bool listed = false;  // in the last Register
+  bool listed = false;          // in the last Register
   bool indexed = false;
   RouteKey key;  // while indexed
 };

@@ -1,0 +1,53 @@
+// Settings of `flotilla-coordinator serve`. Defaults here; file, environment and flags fill it
+// (apps/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flotilla/base/result.h"
+
+namespace flotilla::coordinator {
+
+struct CoordinatorConfig {
+  std::string listen = "127.0.0.1:8080";  // clients, and nodes unless link_listen is set
+  std::string link_listen;                // nodes
+  std::string database = "flotilla-coordinator.sqlite";
+  std::string identity_file;  // empty: the database's path and ".key"
+  std::string tls_certificate_file;
+  std::string tls_key_file;
+  bool insecure = false;  // allow plain HTTP on addresses other than loopback
+  std::vector<std::string> allowed_origins;
+
+  std::int64_t io_threads = 2;
+  std::int64_t max_body_mib = 12;  // a link carries at most 16 MiB per message
+  std::int64_t keepalive_after_s = 10;
+  std::int64_t queue_timeout_s = 30;
+  std::int64_t max_queued_per_model = 1'024;
+  std::int64_t first_token_timeout_s = 600;
+  std::int64_t stall_timeout_s = 120;
+  std::int64_t drain_timeout_s = 60;
+
+  std::string log_level = "info";
+  std::string log_format = "text";  // or "json"
+
+  std::string identity_path() const {
+    return identity_file.empty() ? database + ".key" : identity_file;
+  }
+  bool has_tls() const { return !tls_certificate_file.empty(); }
+};
+
+struct ListenAddress {
+  std::string host;
+  std::uint16_t port = 0;
+  bool is_loopback() const;
+};
+
+// "127.0.0.1:8080", "[::1]:8080", "0.0.0.0:0" (0: any free port).
+Result<ListenAddress> parse_listen_address(const std::string& text);
+
+// Cross-checks: TLS files in pairs, plain only on loopback unless insecure, addresses, origins.
+Status validate(const CoordinatorConfig& config);
+
+}  // namespace flotilla::coordinator

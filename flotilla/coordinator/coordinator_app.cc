@@ -1,0 +1,235 @@
+#include "flotilla/coordinator/coordinator_app.h"
+
+#include <future>
+#include <thread>
+#include <unordered_set>
+
+#include "flotilla/coordinator/gateway/gateway.h"
+#include "flotilla/coordinator/link/link_acceptor.h"
+#include "flotilla/coordinator/registry/access_store.h"
+#include "flotilla/coordinator/schema.h"
+#include "flotilla/log/log.h"
+#include "flotilla/net/http.h"
+#include "flotilla/serving/http_surface.h"
+#include "flotilla/serving/replies.h"
+
+namespace flotilla::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTick = 100ms;
+constexpr auto kAccessPoll = 200ms;
+constexpr auto kHandshakeTimeout = 10s;
+
+DispatchLimits limits_of(const CoordinatorConfig& config) {
+  DispatchLimits limits;
+  limits.queue_timeout = std::chrono::seconds(config.queue_timeout_s);
+  limits.first_token_timeout = std::chrono::seconds(config.first_token_timeout_s);
+  limits.stall_timeout = std::chrono::seconds(config.stall_timeout_s);
+  limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
+  return limits;
+}
+
+serving::SurfaceOptions surface_options(const CoordinatorConfig& config, const Metrics& metrics) {
+  serving::SurfaceOptions options;
+  options.session.max_body_bytes = static_cast<std::size_t>(config.max_body_mib) << 20;
+  options.session.keepalive_after = std::chrono::seconds(config.keepalive_after_s);
+  options.allowed_origins = config.allowed_origins;
+  options.metrics = [&metrics] { return metrics.render(); };
+  return options;
+}
+
+net::HttpServerOptions server_options(const CoordinatorConfig& config,
+                                      const ListenAddress& address) {
+  net::HttpServerOptions options;
+  options.host = address.host;
+  options.port = address.port;
+  if (config.has_tls())
+    options.tls = net::TlsFiles{config.tls_certificate_file, config.tls_key_file};
+  options.max_body_bytes = static_cast<std::size_t>(config.max_body_mib) << 20;
+  return options;
+}
+
+}  // namespace
+
+// Members are destroyed from the last to the first: the servers, then the surface and the
+// database's thread, then the I/O threads, and only then what their tasks refer to.
+struct CoordinatorApp::Impl {
+  Impl(const CoordinatorConfig& c, const Clock& k, protocol::Identity id)
+      : config(c),
+        clock(k),
+        identity(std::move(id)),
+        dispatcher(clock, metrics, limits_of(c),
+                   [this] { gateway.publish_models(dispatcher.models()); }),
+        gateway(core_post(), dispatcher, keys, clock),
+        io(static_cast<int>(c.io_threads)),
+        core(io),
+        ticker(core),
+        poller(core) {}
+
+  ~Impl() {
+    link_server.reset();
+    server.reset();
+    if (!started) return;
+    on_core([this] {
+      dispatcher.fail_all({ErrorCode::kUnavailable, "the coordinator is shutting down"});
+    });
+    surface.reset();
+    on_core([this] {
+      ticker.cancel();
+      poller.cancel();
+      dispatcher.drop_nodes();
+    });
+    access.reset();
+    stopping = true;
+  }
+
+  CorePost core_post() {
+    return [this](std::function<void()> task) {
+      if (!stopping) core.post(std::move(task));
+    };
+  }
+  // Runs `task` on the core strand and waits for it. Not from an I/O thread.
+  void on_core(std::function<void()> task) {
+    std::promise<void> done;
+    core.post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  Status start();
+  void tick() {
+    dispatcher.tick();
+    links->tick();
+    metrics.set_api_keys(keys.num_active());
+    ticker.after(kTick, [this] { tick(); });
+  }
+  void poll() {
+    access->poll();
+    poller.after(kAccessPoll, [this] { poll(); });
+  }
+  // On the database's thread.
+  void nodes_changed(const std::vector<NodeRecord>& nodes) {
+    auto valid = std::make_shared<std::unordered_set<ProviderId>>();
+    for (const NodeRecord& node : nodes) {
+      if (node.public_key && !node.revoked) valid->insert(protocol::provider_id(*node.public_key));
+    }
+    core_post()([this, valid] {
+      dispatcher.close_revoked(
+          [&](const ProviderRecord& record) { return !valid->contains(record.id); });
+    });
+  }
+
+  const CoordinatorConfig config;
+  const Clock& clock;
+  const protocol::Identity identity;
+  std::atomic<bool> stopping{false};
+  bool started = false;
+  Metrics metrics;
+  ApiKeyStore keys;
+  Dispatcher dispatcher;  // on the core strand
+  Gateway gateway;
+  net::IoRuntime io;
+  net::Strand core;
+  net::Timer ticker, poller;
+  std::unique_ptr<AccessStore> access;
+  std::unique_ptr<LinkAcceptor> links;
+  std::unique_ptr<serving::HttpSurface> surface;
+  std::unique_ptr<net::HttpServer> server, link_server;
+};
+
+Status CoordinatorApp::Impl::start() {
+  FLOTILLA_TRY(store::Database database, open_database(config.database));
+  FLOTILLA_TRY(access,
+               AccessStore::open(std::move(database), keys, clock,
+                                 [this](std::vector<NodeRecord> nodes) { nodes_changed(nodes); }));
+  started = true;
+  links = std::make_unique<LinkAcceptor>(
+      NodeSession::Context{identity, *access, clock, metrics, dispatcher, core_post()},
+      kHandshakeTimeout);
+  surface = std::make_unique<serving::HttpSurface>(gateway, clock, serving::make_net_lanes(io),
+                                                   surface_options(config, metrics));
+  FLOTILLA_TRY(const ListenAddress address, parse_listen_address(config.listen));
+  server = std::make_unique<net::HttpServer>(io, server_options(config, address),
+                                             surface->handler(), serving::protocol_error_reply);
+  if (config.link_listen.empty()) {
+    server->set_ws_acceptor(links->acceptor());
+  } else {
+    FLOTILLA_TRY(const ListenAddress link_address, parse_listen_address(config.link_listen));
+    link_server = std::make_unique<net::HttpServer>(
+        io, server_options(config, link_address),
+        [](std::shared_ptr<net::HttpExchange> exchange) {
+          exchange->send(
+              serving::protocol_error_reply(404, "only nodes are served at this address"));
+        },
+        serving::protocol_error_reply);
+    link_server->set_ws_acceptor(links->acceptor());
+    FLOTILLA_TRY_STATUS(link_server->start());
+  }
+  FLOTILLA_TRY_STATUS(server->start());
+  core.post([this] {
+    tick();
+    poll();
+  });
+  return ok_status();
+}
+
+CoordinatorApp::CoordinatorApp(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CoordinatorApp::~CoordinatorApp() = default;
+
+Result<std::unique_ptr<CoordinatorApp>> CoordinatorApp::start(const CoordinatorConfig& config,
+                                                              const Clock& clock) {
+  FLOTILLA_TRY_STATUS(validate(config));
+  FLOTILLA_TRY(protocol::Identity identity,
+               protocol::Identity::load_or_create(config.identity_path()));
+  auto impl = std::make_unique<Impl>(config, clock, std::move(identity));
+  FLOTILLA_TRY_STATUS(impl->start());
+  log::info("coordinator_listening", {{"address", config.listen},
+                                      {"port", impl->server->port()},
+                                      {"tls", config.has_tls()},
+                                      {"key", protocol::fingerprint(impl->identity.public_key())},
+                                      {"api_keys", impl->keys.num_active()}});
+  if (impl->keys.num_active() == 0) {
+    log::warn("no_api_keys", {{"hint", "flotilla-coordinator keys create --name NAME --database " +
+                                           config.database}});
+  }
+  return std::unique_ptr<CoordinatorApp>(new CoordinatorApp(std::move(impl)));
+}
+
+std::uint16_t CoordinatorApp::port() const { return impl_->server->port(); }
+
+std::uint16_t CoordinatorApp::link_port() const {
+  return impl_->link_server ? impl_->link_server->port() : impl_->server->port();
+}
+
+net::IoRuntime& CoordinatorApp::io() { return impl_->io; }
+
+Status CoordinatorApp::reload_certificate() {
+  if (!impl_->config.has_tls()) return ok_status();
+  FLOTILLA_TRY_STATUS(impl_->server->reload_certificate());
+  if (impl_->link_server) FLOTILLA_TRY_STATUS(impl_->link_server->reload_certificate());
+  return ok_status();
+}
+
+void CoordinatorApp::drain(const std::function<bool()>& hurry) {
+  impl_->gateway.set_draining();
+  std::size_t num_jobs = 0;
+  impl_->on_core([&] {
+    impl_->dispatcher.start_drain();
+    num_jobs = impl_->dispatcher.table().num_requests();
+  });
+  log::info("coordinator_draining", {{"requests", num_jobs}});
+  const auto deadline = impl_->clock.now() + std::chrono::seconds(impl_->config.drain_timeout_s);
+  while ((num_jobs > 0 || impl_->surface->num_running() > 0) && impl_->clock.now() < deadline &&
+         !hurry()) {
+    std::this_thread::sleep_for(20ms);
+    impl_->on_core([&] { num_jobs = impl_->dispatcher.table().num_requests(); });
+  }
+  impl_->links->stop();
+  impl_->on_core([&] { impl_->dispatcher.drain_nodes(0ms); });
+}
+
+}  // namespace flotilla::coordinator
