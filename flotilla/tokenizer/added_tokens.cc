@@ -13,7 +13,8 @@ namespace bj = boost::json;
 void AddedTokens::Trie::build(std::vector<std::pair<std::string_view, std::int32_t>> entries) {
   std::sort(entries.begin(), entries.end());
   // Of equal contents the first wins.
-  entries.erase(std::unique(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.first == b.first; }),
+  entries.erase(std::unique(entries.begin(), entries.end(),
+                            [](auto& a, auto& b) { return a.first == b.first; }),
                 entries.end());
   nodes.assign(1, {});
   // Breadth first, so that siblings lie together. A job is a node with the entries below it.
@@ -27,12 +28,14 @@ void AddedTokens::Trie::build(std::vector<std::pair<std::string_view, std::int32
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const Job job = jobs[j];
     std::size_t i = job.begin;
-    if (i < job.end && entries[i].first.size() == job.depth) nodes[job.node].token = entries[i++].second;
+    if (i < job.end && entries[i].first.size() == job.depth)
+      nodes[job.node].token = entries[i++].second;
     nodes[job.node].first_child = static_cast<std::uint32_t>(nodes.size());
     while (i < job.end) {
       const auto byte = static_cast<std::uint8_t>(entries[i].first[job.depth]);
       std::size_t end = i;
-      while (end < job.end && static_cast<std::uint8_t>(entries[end].first[job.depth]) == byte) ++end;
+      while (end < job.end && static_cast<std::uint8_t>(entries[end].first[job.depth]) == byte)
+        ++end;
       jobs.push_back({static_cast<std::uint32_t>(nodes.size()), i, end, job.depth + 1});
       nodes.push_back({.byte = byte});
       ++nodes[job.node].num_children;
@@ -42,15 +45,18 @@ void AddedTokens::Trie::build(std::vector<std::pair<std::string_view, std::int32
   }
 }
 
-const AddedTokens::Trie::Node* AddedTokens::Trie::child(const Node& node, unsigned char byte) const {
+const AddedTokens::Trie::Node* AddedTokens::Trie::child(const Node& node,
+                                                        unsigned char byte) const {
   const Node* first = nodes.data() + node.first_child;
   const Node* last = first + node.num_children;
-  const Node* found = std::lower_bound(first, last, byte, [](const Node& n, unsigned char b) { return n.byte < b; });
+  const Node* found = std::lower_bound(first, last, byte,
+                                       [](const Node& n, unsigned char b) { return n.byte < b; });
   return found != last && found->byte == byte ? found : nullptr;
 }
 
-const AddedToken* AddedTokens::longest_at(const Trie& trie, std::string_view text, std::string_view trust,
-                                          std::size_t begin, std::size_t* end) const {
+const AddedToken* AddedTokens::longest_at(const Trie& trie, std::string_view text,
+                                          std::string_view trust, std::size_t begin,
+                                          std::size_t* end) const {
   const AddedToken* best = nullptr;
   const Trie::Node* node = trie.nodes.data();
   bool trusted = true;
@@ -70,7 +76,7 @@ const AddedToken* AddedTokens::longest_at(const Trie& trie, std::string_view tex
 void AddedTokens::split(std::string_view text, std::string_view trust, bool normalized,
                         std::vector<TokenSplit>& out) const {
   const Trie& trie = normalized ? normalized_ : raw_;
-  std::size_t done = 0;  // everything before is in `out`
+  std::size_t done = 0;          // everything before is in `out`
   std::size_t blanks_begin = 1;  // the last run of blanks that was looked at; empty at first
   std::size_t blanks_end = 0;
   for (std::size_t pos = 0; !trie.nodes.empty() && pos < text.size();) {
@@ -88,8 +94,10 @@ void AddedTokens::split(std::string_view text, std::string_view trust, bool norm
     pos = stop;
     if (token->single_word) {
       const bool free_left =
-          start == 0 || !is_word(decode_char(text.data() + previous_char(text, start)).code_point, true);
-      const bool free_right = stop == text.size() || !is_word(decode_char(text.data() + stop).code_point, true);
+          start == 0 ||
+          !is_word(decode_char(text.data() + previous_char(text, start)).code_point, true);
+      const bool free_right =
+          stop == text.size() || !is_word(decode_char(text.data() + stop).code_point, true);
       if (!free_left || !free_right) continue;
     }
     // Blanks beside the token become part of it, but not those that the token before took.
@@ -113,7 +121,8 @@ void AddedTokens::split(std::string_view text, std::string_view trust, bool norm
       stop = blanks_end;
     }
     if (done < start) out.push_back({done, start, nullptr});
-    // A token among blanks that the one before took counts again, and the text goes on behind it: so the reference.
+    // A token among blanks that the one before took counts again, and the text goes on behind it:
+    // so the reference.
     out.push_back({start, stop, token});
     done = stop;
   }
@@ -130,10 +139,12 @@ const AddedToken* AddedTokens::by_content(std::string_view content) const {
   return it == by_content_.end() ? nullptr : by_id(it->second);
 }
 
-Result<AddedTokens> AddedTokens::parse(const bj::value* value, const Vocab& vocab, const Normalizer& normalizer) {
+Result<AddedTokens> AddedTokens::parse(const bj::value* value, const Vocab& vocab,
+                                       const Normalizer& normalizer) {
   AddedTokens result;
   if (!value) return result;
-  if (!value->is_array()) return Error{ErrorCode::kInvalidArgument, "tokenizer: 'added_tokens' must be an array"};
+  if (!value->is_array())
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: 'added_tokens' must be an array"};
   TokenId next_id = static_cast<TokenId>(vocab.size());
   std::unordered_set<std::string> control;
   std::size_t index = 0;
@@ -147,14 +158,15 @@ Result<AddedTokens> AddedTokens::parse(const bj::value* value, const Vocab& voca
     FLOTILLA_TRY(token.normalized, json::require_bool(entry, "normalized", where));
     FLOTILLA_TRY(token.special, json::require_bool(entry, "special", where));
     FLOTILLA_TRY_STATUS([&]() -> Status {
-      FLOTILLA_TRY([[maybe_unused]] const auto id, json::require_int(entry, "id", 0, kMaxTokenId, where));
+      FLOTILLA_TRY([[maybe_unused]] const auto id,
+                   json::require_int(entry, "id", 0, kMaxTokenId, where));
       return ok_status();
     }());
     if (token.content.empty()) continue;
     if (token.content.size() > kMaxAddedTokenBytes) {
-      return Error{ErrorCode::kTooLarge, "tokenizer: " + where + ".content has " +
-                                             std::to_string(token.content.size()) + " bytes; the limit is " +
-                                             std::to_string(kMaxAddedTokenBytes)};
+      return Error{ErrorCode::kTooLarge,
+                   "tokenizer: " + where + ".content has " + std::to_string(token.content.size()) +
+                       " bytes; the limit is " + std::to_string(kMaxAddedTokenBytes)};
     }
     const auto known = result.by_content_.find(token.content);
     if (known != result.by_content_.end()) {
@@ -162,7 +174,8 @@ Result<AddedTokens> AddedTokens::parse(const bj::value* value, const Vocab& voca
     } else if (const auto id = vocab.find(token.content)) {
       token.id = *id;
     } else {
-      if (next_id > kMaxTokenId) return Error{ErrorCode::kTooLarge, "tokenizer: too many added tokens"};
+      if (next_id > kMaxTokenId)
+        return Error{ErrorCode::kTooLarge, "tokenizer: too many added tokens"};
       token.id = next_id++;
     }
     token.normalized_content = token.content;
@@ -189,7 +202,8 @@ Result<AddedTokens> AddedTokens::parse(const bj::value* value, const Vocab& voca
     AddedToken& token = result.tokens_[i];
     token.is_control = control.contains(token.content);
     if (token.normalized_content.empty()) continue;
-    (token.normalized ? normalized : raw).emplace_back(token.normalized_content, static_cast<std::int32_t>(i));
+    (token.normalized ? normalized : raw)
+        .emplace_back(token.normalized_content, static_cast<std::int32_t>(i));
   }
   if (!raw.empty()) result.raw_.build(std::move(raw));
   if (!normalized.empty()) result.normalized_.build(std::move(normalized));

@@ -1,8 +1,9 @@
-// The added tokens of tokenizer.json: strings that are cut out of the text before the model sees it.
+// The added tokens of tokenizer.json: strings that are cut out of the text before the model sees
+// it.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <array>
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,13 +18,15 @@
 
 namespace flotilla::tokenizer {
 
-// The longest content of an added token. Together with the length of the text it bounds the time of a search.
+// The longest content of an added token. Together with the length of the text it bounds the time of
+// a search.
 inline constexpr std::size_t kMaxAddedTokenBytes = 1024;
 
 struct AddedToken {
   TokenId id = 0;
-  std::string content;     // as in the file
-  std::string normalized_content;  // what the normalizer makes of it; what is searched when `normalized`
+  std::string content;  // as in the file
+  std::string
+      normalized_content;  // what the normalizer makes of it; what is searched when `normalized`
   bool single_word = false;
   bool lstrip = false;
   bool rstrip = false;
@@ -44,11 +47,14 @@ struct TokenSplit {
 class AddedTokens {
  public:
   // Ids are given as the reference does: a token of the model keeps its id, others follow in order.
-  static Result<AddedTokens> parse(const boost::json::value* value, const Vocab& vocab, const Normalizer& normalizer);
+  static Result<AddedTokens> parse(const boost::json::value* value, const Vocab& vocab,
+                                   const Normalizer& normalizer);
 
-  // Covers `text` with splits, in order. `normalized` picks the tokens to look for. `trust` is as in NormalizedText:
-  // control tokens match only where all of their bytes are trusted; empty means everywhere.
-  void split(std::string_view text, std::string_view trust, bool normalized, std::vector<TokenSplit>& out) const;
+  // Covers `text` with splits, in order. `normalized` picks the tokens to look for. `trust` is as
+  // in NormalizedText: control tokens match only where all of their bytes are trusted; empty means
+  // everywhere.
+  void split(std::string_view text, std::string_view trust, bool normalized,
+             std::vector<TokenSplit>& out) const;
 
   const AddedToken* by_id(TokenId id) const;
   const AddedToken* by_content(std::string_view content) const;
@@ -69,8 +75,8 @@ class AddedTokens {
     void build(std::vector<std::pair<std::string_view, std::int32_t>> entries);
     const Node* child(const Node& node, unsigned char byte) const;
   };
-  const AddedToken* longest_at(const Trie& trie, std::string_view text, std::string_view trust, std::size_t begin,
-                               std::size_t* end) const;
+  const AddedToken* longest_at(const Trie& trie, std::string_view text, std::string_view trust,
+                               std::size_t begin, std::size_t* end) const;
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<TokenId, std::size_t> by_id_;

@@ -9,14 +9,16 @@ namespace {
 
 using namespace testing;
 
-// B54. The expected ids were checked against the reference, see tests/tokenizer/cases/added_flags.json.
+// B54. The expected ids were checked against the reference, see
+// tests/tokenizer/cases/added_flags.json.
 class AddedTokenFlags : public ::testing::Test {
  protected:
   static std::string split(std::string_view text) {
     FileParts parts;
     parts.vocab = byte_level_vocab();
     parts.pre_tokenizer = kByteLevel;
-    parts.added = added_token("<m>", "lstrip special") + "," + added_token("<u>", "rstrip special") + "," +
+    parts.added = added_token("<m>", "lstrip special") + "," +
+                  added_token("<u>", "rstrip special") + "," +
                   added_token("<w>", "single_word special") + "," + added_token("<u", "") + "," +
                   added_token("<n>", "normalized");
     parts.normalizer = R"({"type":"Lowercase"})";
@@ -58,8 +60,8 @@ TEST_F(AddedTokenFlags, NormalizedTokensMatchTheNormalizedText) {
 TEST(AddedTokens, IdsFollowTheModelInOrderOfTheFile) {
   FileParts parts;
   parts.vocab = {"a", "b", "<x>"};
-  parts.added = added_token("<y>") + "," + added_token("<x>") + "," + added_token("<z>") + "," + added_token("<y>", "") +
-                "," + added_token("");
+  parts.added = added_token("<y>") + "," + added_token("<x>") + "," + added_token("<z>") + "," +
+                added_token("<y>", "") + "," + added_token("");
   const auto tokenizer = must_parse(parts);
   EXPECT_EQ(tokenizer->token_to_id("<y>"), 3);
   EXPECT_EQ(tokenizer->token_to_id("<x>"), 2);
@@ -77,7 +79,8 @@ TEST(AddedTokens, TooLongContentIsRefused) {
   EXPECT_NE(error.message.find("added_tokens[0]"), std::string::npos) << error.message;
 }
 
-// Blanks that are tokens themselves, with a token that takes all of them: each one is looked at once.
+// Blanks that are tokens themselves, with a token that takes all of them: each one is looked at
+// once.
 TEST(AddedTokens, StrippingIsLinear) {
   FileParts parts;
   parts.vocab = byte_level_vocab();

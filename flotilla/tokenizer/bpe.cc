@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kMaxWordBytes = std::size_t{1} << 31;
 
 Error context_length(std::size_t max_tokens) {
-  return Error{ErrorCode::kContextLength, "the text has more than " + std::to_string(max_tokens) + " tokens"};
+  return Error{ErrorCode::kContextLength,
+               "the text has more than " + std::to_string(max_tokens) + " tokens"};
 }
 
 std::string shortened(std::string_view token) {
@@ -38,7 +39,8 @@ void Bpe::CharIds::set(char32_t c, TokenId id) {
 Status Bpe::read_settings(const boost::json::value& model) {
   FLOTILLA_TRY(const auto dropout, json::get_double(model, "dropout", 0, 1, "model"));
   if (dropout.value_or(0) != 0) {
-    return Error{ErrorCode::kUnsupported, "tokenizer: model.dropout (random merges) is not supported"};
+    return Error{ErrorCode::kUnsupported,
+                 "tokenizer: model.dropout (random merges) is not supported"};
   }
   FLOTILLA_TRY(unk_token_, json::get_string(model, "unk_token", "model"));
   FLOTILLA_TRY(const auto prefix, json::get_string(model, "continuing_subword_prefix", "model"));
@@ -69,7 +71,9 @@ void Bpe::read_characters(bool byte_level) {
     }
   };
   if (byte_level && prefix_.empty() && suffix_.empty()) {
-    fill([&](std::uint8_t b) { return chars_.get(decode_char(byte_level_char(b).data()).code_point); });
+    fill([&](std::uint8_t b) {
+      return chars_.get(decode_char(byte_level_char(b).data()).code_point);
+    });
     byte_level_ = all_bytes_;
   }
   maps_bytes_ = byte_level && !byte_level_;
@@ -89,8 +93,9 @@ Status Bpe::read_merges(const RawMerges& raw) {
     const std::string_view left = raw.left(rank);
     const std::string_view right = raw.right(rank);
     const auto missing = [&](std::string_view token) {
-      return Error{ErrorCode::kInvalidArgument, "tokenizer: model.merges[" + std::to_string(rank) + "]: '" +
-                                                    shortened(token) + "' is not in the vocabulary"};
+      return Error{ErrorCode::kInvalidArgument, "tokenizer: model.merges[" + std::to_string(rank) +
+                                                    "]: '" + shortened(token) +
+                                                    "' is not in the vocabulary"};
     };
     const auto left_id = vocab_.find(left);
     if (!left_id) return missing(left);
@@ -123,13 +128,15 @@ void Bpe::find_borders() {
   const std::size_t room = std::max<std::size_t>(4096, merges_.size() / 2);
   adjacent_.reserve(room);
   merges_.for_each([&](const PairTable::Entry& m) {
-    for (const TokenId id : {m.left, m.right, m.product}) usable = usable && !is_stand_in[static_cast<std::size_t>(id)];
+    for (const TokenId id : {m.left, m.right, m.product})
+      usable = usable && !is_stand_in[static_cast<std::size_t>(id)];
     const std::string_view left = *vocab_.token(m.left);
     const std::string_view right = *vocab_.token(m.right);
     if (left.empty() || right.empty()) return;
-    const TokenId a = chars_.get(decode_char(left.data() + previous_char(left, left.size())).code_point);
+    const TokenId a =
+        chars_.get(decode_char(left.data() + previous_char(left, left.size())).code_point);
     const TokenId b = chars_.get(decode_char(right.data()).code_point);
-    if (a == kNoToken || b == kNoToken) return;  // can never come about
+    if (a == kNoToken || b == kNoToken) return;    // can never come about
     if (adjacent_.size() >= room) usable = false;  // very unlike a real vocabulary
     if (usable) adjacent_.insert(a, b, 0, 0);
   });
@@ -139,13 +146,16 @@ void Bpe::find_borders() {
 
 Result<Bpe> Bpe::build(TokenizerFile&& file, const boost::json::value& model,
                        const std::function<bool(TokenId)>& is_control, bool byte_level) {
-  if (!file.has_vocab) return Error{ErrorCode::kInvalidArgument, "tokenizer: model.vocab must be an object"};
-  if (!file.has_merges) return Error{ErrorCode::kInvalidArgument, "tokenizer: model.merges must be an array"};
+  if (!file.has_vocab)
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: model.vocab must be an object"};
+  if (!file.has_merges)
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: model.merges must be an array"};
   Bpe bpe;
   FLOTILLA_TRY_STATUS(bpe.read_settings(model));
   bpe.vocab_ = std::move(file.vocab);
   bpe.is_control_.resize(bpe.vocab_.id_limit());
-  for (std::size_t id = 0; id < bpe.is_control_.size(); ++id) bpe.is_control_[id] = is_control(static_cast<TokenId>(id));
+  for (std::size_t id = 0; id < bpe.is_control_.size(); ++id)
+    bpe.is_control_[id] = is_control(static_cast<TokenId>(id));
   bpe.read_characters(byte_level);
   FLOTILLA_TRY_STATUS(bpe.read_merges(file.merges));
   file.merges = RawMerges{};
@@ -158,7 +168,8 @@ std::size_t Bpe::memory_bytes() const {
          chars_.pages.size() * sizeof(chars_.pages[0]);
 }
 
-Status Bpe::add_unknown(std::string_view piece, std::vector<TokenId>& symbols, std::optional<TokenId>& pending) const {
+Status Bpe::add_unknown(std::string_view piece, std::vector<TokenId>& symbols,
+                        std::optional<TokenId>& pending) const {
   if (byte_fallback_) {
     const bool all = std::all_of(piece.begin(), piece.end(), [&](char c) {
       return byte_ids_[static_cast<unsigned char>(c)] != kNoToken;
@@ -173,8 +184,9 @@ Status Bpe::add_unknown(std::string_view piece, std::vector<TokenId>& symbols, s
   if (pending && fuse_unk_) return ok_status();
   const auto id = vocab_.find(*unk_token_);
   if (!id) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "tokenizer: model.unk_token '" + shortened(*unk_token_) + "' is not in the vocabulary"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "tokenizer: model.unk_token '" + shortened(*unk_token_) + "' is not in the vocabulary"};
   }
   if (pending) symbols.push_back(*pending);
   pending = *id;
@@ -201,13 +213,15 @@ Status Bpe::make_symbols(std::string_view word, std::vector<TokenId>& symbols) c
   for (std::size_t i = 0; i < word.size();) {
     const auto [c, size] = decode_char(word.data() + i);
     const bool is_last = i + size == word.size();
-    const TokenId id = has_affixes ? affixed_id(word.substr(i, size), i == 0, is_last) : chars_.get(c);
+    const TokenId id =
+        has_affixes ? affixed_id(word.substr(i, size), i == 0, is_last) : chars_.get(c);
     if (id != kNoToken) {
       if (pending) symbols.push_back(*pending);
       pending.reset();
       symbols.push_back(id);
     } else if (has_affixes) {
-      const std::string text = (i > 0 ? prefix_ : "") + std::string(word.substr(i, size)) + (is_last ? suffix_ : "");
+      const std::string text =
+          (i > 0 ? prefix_ : "") + std::string(word.substr(i, size)) + (is_last ? suffix_ : "");
       FLOTILLA_TRY_STATUS(add_unknown(text, symbols, pending));
     } else {
       FLOTILLA_TRY_STATUS(add_unknown(word.substr(i, size), symbols, pending));
@@ -246,16 +260,19 @@ Status Bpe::encode(std::string_view word, std::vector<TokenId>& out, std::size_t
 Status Bpe::encode_word(std::string_view word, std::vector<TokenId>& out, std::size_t max_tokens,
                         BpeBuffer& buffer) const {
   if (word.size() > kMaxWordBytes) {
-    return Error{ErrorCode::kTooLarge, "a word of " + std::to_string(word.size()) + " bytes exceeds the limit of " +
+    return Error{ErrorCode::kTooLarge, "a word of " + std::to_string(word.size()) +
+                                           " bytes exceeds the limit of " +
                                            std::to_string(kMaxWordBytes)};
   }
-  if (max_tokens > 0 && max_bytes_per_token_ > 0 && out.size() + word.size() / max_bytes_per_token_ > max_tokens) {
+  if (max_tokens > 0 && max_bytes_per_token_ > 0 &&
+      out.size() + word.size() / max_bytes_per_token_ > max_tokens) {
     return context_length(max_tokens);
   }
   if (ignore_merges_) {
     if (const auto id = whole_word(word, buffer)) {
       out.push_back(*id);
-      return max_tokens > 0 && out.size() > max_tokens ? Status(context_length(max_tokens)) : ok_status();
+      return max_tokens > 0 && out.size() > max_tokens ? Status(context_length(max_tokens))
+                                                       : ok_status();
     }
   }
   std::vector<TokenId>& symbols = buffer.symbols;

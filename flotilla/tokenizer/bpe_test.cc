@@ -45,8 +45,8 @@ TEST(Bpe, UnknownCharactersFuseOrNot) {
   EXPECT_NE(ids.error().message.find("<none>"), std::string::npos);
 }
 
-// The scan for short words, the heap for long ones and the cutting at borders must agree: each long text is encoded
-// once as a whole and once in the parts that are known not to touch.
+// The scan for short words, the heap for long ones and the cutting at borders must agree: each long
+// text is encoded once as a whole and once in the parts that are known not to touch.
 TEST(Bpe, LongWordsMergeAsShortOnes) {
   FileParts parts;
   parts.vocab = {"a", "b", "c", "d", "|"};
@@ -58,7 +58,8 @@ TEST(Bpe, LongWordsMergeAsShortOnes) {
     if (std::find(parts.vocab.begin(), parts.vocab.end(), left + right) == parts.vocab.end()) {
       parts.vocab.push_back(left + right);
     }
-    if (std::find(parts.merges.begin(), parts.merges.end(), std::pair(left, right)) == parts.merges.end()) {
+    if (std::find(parts.merges.begin(), parts.merges.end(), std::pair(left, right)) ==
+        parts.merges.end()) {
       parts.merges.emplace_back(left, right);
     }
   }
@@ -78,7 +79,8 @@ TEST(Bpe, LongWordsMergeAsShortOnes) {
   }
 }
 
-// A plain transcription of the definition: merge the pair of the lowest rank, leftmost first, until none is left.
+// A plain transcription of the definition: merge the pair of the lowest rank, leftmost first, until
+// none is left.
 std::vector<std::string> by_definition(const FileParts& parts, const std::string& text) {
   std::vector<std::string> symbols;
   for (const char c : text) symbols.emplace_back(1, c);
@@ -107,7 +109,8 @@ TEST(Bpe, EqualsTheDefinition) {
     for (int i = 0; i < 25; ++i) {
       const std::string left = parts.vocab[random() % parts.vocab.size()];
       const std::string right = parts.vocab[random() % parts.vocab.size()];
-      if (std::find(parts.vocab.begin(), parts.vocab.end(), left + right) != parts.vocab.end()) continue;
+      if (std::find(parts.vocab.begin(), parts.vocab.end(), left + right) != parts.vocab.end())
+        continue;
       parts.vocab.push_back(left + right);
       parts.merges.emplace_back(left, right);
     }
@@ -116,7 +119,8 @@ TEST(Bpe, EqualsTheDefinition) {
       std::string text;
       while (text.size() < size) text += static_cast<char>('a' + random() % 3);
       std::string expected;
-      for (const std::string& symbol : by_definition(parts, text)) expected += (expected.empty() ? "" : "|") + symbol;
+      for (const std::string& symbol : by_definition(parts, text))
+        expected += (expected.empty() ? "" : "|") + symbol;
       EXPECT_EQ(tokens_of(*tokenizer, text), expected) << text;
     }
   }

@@ -13,8 +13,10 @@ Result<std::string> component_type(const bj::value& component, std::string_view 
 }
 
 Error unsupported_component(std::string_view where, std::string_view type) {
-  return Error{ErrorCode::kUnsupported, "tokenizer: " + std::string(where) + " of type '" + std::string(type) +
-                                            "' is not supported", std::string(where)};
+  return Error{
+      ErrorCode::kUnsupported,
+      "tokenizer: " + std::string(where) + " of type '" + std::string(type) + "' is not supported",
+      std::string(where)};
 }
 
 Result<Matcher> read_pattern(const bj::value& component, std::string_view where) {
@@ -27,10 +29,12 @@ Result<Matcher> read_pattern(const bj::value& component, std::string_view where)
     if (regex) return Matcher::regex(*regex);
   }
   return Error{ErrorCode::kInvalidArgument,
-               "tokenizer: " + std::string(where) + ".pattern must have 'String' or 'Regex'", std::string(where)};
+               "tokenizer: " + std::string(where) + ".pattern must have 'String' or 'Regex'",
+               std::string(where)};
 }
 
-Result<const bj::array*> read_components(const bj::value& component, std::string_view key, std::string_view where) {
+Result<const bj::array*> read_components(const bj::value& component, std::string_view key,
+                                         std::string_view where) {
   const bj::value* list = json::find(component, key);
   if (!list || !list->is_array()) {
     const std::string path = json::join_path(where, key);
@@ -39,14 +43,16 @@ Result<const bj::array*> read_components(const bj::value& component, std::string
   return &list->get_array();
 }
 
-Result<char32_t> read_char(const bj::value& component, std::string_view key, std::string_view where) {
+Result<char32_t> read_char(const bj::value& component, std::string_view key,
+                           std::string_view where) {
   FLOTILLA_TRY(const std::string text, json::require_string(component, key, where));
   if (!text.empty()) {
     const auto [c, size] = decode_char(text.data());
     if (size == text.size()) return c;
   }
   const std::string path = json::join_path(where, key);
-  return Error{ErrorCode::kInvalidArgument, "tokenizer: '" + path + "' must be one character", path};
+  return Error{ErrorCode::kInvalidArgument, "tokenizer: '" + path + "' must be one character",
+               path};
 }
 
 }  // namespace flotilla::tokenizer

@@ -17,10 +17,11 @@ Error unsupported_component(std::string_view where, std::string_view type);
 // The member "pattern": {"String": "..."} or {"Regex": "..."}.
 Result<Matcher> read_pattern(const boost::json::value& component, std::string_view where);
 // The non-empty array under `key`, or an error; components of a Sequence.
-Result<const boost::json::array*> read_components(const boost::json::value& component, std::string_view key,
-                                                  std::string_view where);
+Result<const boost::json::array*> read_components(const boost::json::value& component,
+                                                  std::string_view key, std::string_view where);
 // A string of one character.
-Result<char32_t> read_char(const boost::json::value& component, std::string_view key, std::string_view where);
+Result<char32_t> read_char(const boost::json::value& component, std::string_view key,
+                           std::string_view where);
 
 // Sequences may nest; deeper ones than this are refused.
 inline constexpr int kMaxNesting = 16;

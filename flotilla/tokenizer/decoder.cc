@@ -60,8 +60,8 @@ class ByteLevelStage : public InnerStage {
   Utf8Assembler assembler_;
 };
 
-// Byte tokens in a row are one text, or nothing but marks of replacement, when any of it is malformed. So all of the
-// row must be here before any of it goes on.
+// Byte tokens in a row are one text, or nothing but marks of replacement, when any of it is
+// malformed. So all of the row must be here before any of it goes on.
 class ByteFallbackStage : public InnerStage {
  public:
   using InnerStage::InnerStage;
@@ -112,7 +112,8 @@ class ReplaceStage : public InnerStage {
     MatchBudget budget;
     text_.clear();
     if (step_.pattern.find_all(token, matches_, budget).ok()) {
-      for (const Match& m : matches_) text_ += m.is_match ? step_.content : token.substr(m.begin, m.end - m.begin);
+      for (const Match& m : matches_)
+        text_ += m.is_match ? step_.content : token.substr(m.begin, m.end - m.begin);
     } else {
       text_ = token;  // too costly a pattern: the token as it is
     }
@@ -132,10 +133,12 @@ class StripStage : public InnerStage {
   void push(std::string_view token) override {
     std::string_view all = token;
     std::size_t front = 0;
-    for (; front < step_.start && token.starts_with(step_.content); ++front) token.remove_prefix(step_.content.size());
+    for (; front < step_.start && token.starts_with(step_.content); ++front)
+      token.remove_prefix(step_.content.size());
     // The end is judged on the whole token, so both may take the same character.
     std::size_t back = 0;
-    for (; back < step_.stop && all.ends_with(step_.content); ++back) all.remove_suffix(step_.content.size());
+    for (; back < step_.stop && all.ends_with(step_.content); ++back)
+      all.remove_suffix(step_.content.size());
     const std::size_t taken = back * step_.content.size();
     next_.push(taken < token.size() ? token.substr(0, token.size() - taken) : std::string_view{});
   }
@@ -182,7 +185,8 @@ class StripFusedStage : public InnerStage {
 
 class MetaspaceStage : public InnerStage {
  public:
-  MetaspaceStage(DecodeStage& next, const Decoder::Metaspace& step) : InnerStage(next), step_(step) {}
+  MetaspaceStage(DecodeStage& next, const Decoder::Metaspace& step)
+      : InnerStage(next), step_(step) {}
   void push(std::string_view token) override {
     text_.clear();
     for (std::size_t i = 0; i < token.size();) {
@@ -207,7 +211,8 @@ class MetaspaceStage : public InnerStage {
 // The suffix that marks the end of a word is a blank, but nothing at the very end.
 class BpeSuffixStage : public InnerStage {
  public:
-  BpeSuffixStage(DecodeStage& next, const Decoder::BpeSuffix& step) : InnerStage(next), step_(step) {}
+  BpeSuffixStage(DecodeStage& next, const Decoder::BpeSuffix& step)
+      : InnerStage(next), step_(step) {}
   void push(std::string_view token) override {
     if (has_held_) next_.push(replaced(" "));
     held_ = token;
@@ -223,7 +228,8 @@ class BpeSuffixStage : public InnerStage {
     if (step_.suffix.empty()) return held_;
     std::string text;
     std::size_t pos = 0;
-    for (std::size_t at; (at = held_.find(step_.suffix, pos)) != std::string::npos; pos = at + step_.suffix.size()) {
+    for (std::size_t at; (at = held_.find(step_.suffix, pos)) != std::string::npos;
+         pos = at + step_.suffix.size()) {
       text.append(held_, pos, at - pos);
       text += by;
     }
@@ -269,31 +275,37 @@ Decoder::Stream::Stream(const Decoder& decoder, std::string& out) {
     DecodeStage& next = *stages_.back();
     const bool in_parts = is_fused[i];
     bool needs_whole = in_parts;
-    stages_.push_back(std::visit(
-        Overloaded{
-            [&](const ByteLevel&) -> std::unique_ptr<DecodeStage> { return std::make_unique<ByteLevelStage>(next); },
-            [&](const ByteFallback&) -> std::unique_ptr<DecodeStage> {
-              return std::make_unique<ByteFallbackStage>(next);
-            },
-            [&](const Fuse&) -> std::unique_ptr<DecodeStage> {
-              needs_whole = false;
-              return std::make_unique<PassStage>(next);
-            },
-            [&](const Join&) -> std::unique_ptr<DecodeStage> { return std::make_unique<JoinStage>(next); },
-            [&](const Replace& s) -> std::unique_ptr<DecodeStage> { return std::make_unique<ReplaceStage>(next, s); },
-            [&](const Strip& s) -> std::unique_ptr<DecodeStage> {
-              needs_whole = false;
-              if (in_parts) return std::make_unique<StripFusedStage>(next, s);
-              return std::make_unique<StripStage>(next, s);
-            },
-            [&](const Metaspace& s) -> std::unique_ptr<DecodeStage> {
-              return std::make_unique<MetaspaceStage>(next, s);
-            },
-            [&](const BpeSuffix& s) -> std::unique_ptr<DecodeStage> {
-              return std::make_unique<BpeSuffixStage>(next, s);
-            },
-        },
-        decoder.steps_[i]));
+    stages_.push_back(std::visit(Overloaded{
+                                     [&](const ByteLevel&) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<ByteLevelStage>(next);
+                                     },
+                                     [&](const ByteFallback&) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<ByteFallbackStage>(next);
+                                     },
+                                     [&](const Fuse&) -> std::unique_ptr<DecodeStage> {
+                                       needs_whole = false;
+                                       return std::make_unique<PassStage>(next);
+                                     },
+                                     [&](const Join&) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<JoinStage>(next);
+                                     },
+                                     [&](const Replace& s) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<ReplaceStage>(next, s);
+                                     },
+                                     [&](const Strip& s) -> std::unique_ptr<DecodeStage> {
+                                       needs_whole = false;
+                                       if (in_parts)
+                                         return std::make_unique<StripFusedStage>(next, s);
+                                       return std::make_unique<StripStage>(next, s);
+                                     },
+                                     [&](const Metaspace& s) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<MetaspaceStage>(next, s);
+                                     },
+                                     [&](const BpeSuffix& s) -> std::unique_ptr<DecodeStage> {
+                                       return std::make_unique<BpeSuffixStage>(next, s);
+                                     },
+                                 },
+                                 decoder.steps_[i]));
     if (needs_whole) stages_.push_back(std::make_unique<CollectStage>(*stages_.back()));
   }
 }
@@ -311,7 +323,8 @@ std::string Decoder::middle_bytes(std::string_view token) const {
       return append_byte_level_bytes(bytes, text) ? bytes : text;
     }
     if (std::holds_alternative<ByteFallback>(any)) {
-      if (const auto byte = byte_fallback_byte(text)) return std::string(1, static_cast<char>(*byte));
+      if (const auto byte = byte_fallback_byte(text))
+        return std::string(1, static_cast<char>(*byte));
     } else if (const auto* replace = std::get_if<Replace>(&any)) {
       std::string out;
       AppendStage end(out);
@@ -338,12 +351,15 @@ std::string Decoder::middle_bytes(std::string_view token) const {
   return text;
 }
 
-Status Decoder::parse_into(const bj::value& value, const std::string& where, int depth, std::vector<Step>& steps) {
-  if (depth > kMaxNesting) return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
+Status Decoder::parse_into(const bj::value& value, const std::string& where, int depth,
+                           std::vector<Step>& steps) {
+  if (depth > kMaxNesting)
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
   FLOTILLA_TRY(const std::string type, component_type(value, where));
   if (type == "Sequence") {
     FLOTILLA_TRY(const bj::array* parts, read_components(value, "decoders", where));
-    for (const bj::value& part : *parts) FLOTILLA_TRY_STATUS(parse_into(part, where + ".decoders", depth + 1, steps));
+    for (const bj::value& part : *parts)
+      FLOTILLA_TRY_STATUS(parse_into(part, where + ".decoders", depth + 1, steps));
   } else if (type == "ByteLevel") {
     steps.emplace_back(ByteLevel{});
   } else if (type == "ByteFallback") {
@@ -358,7 +374,9 @@ Status Decoder::parse_into(const bj::value& value, const std::string& where, int
     FLOTILLA_TRY(const char32_t c, read_char(value, "content", where));
     FLOTILLA_TRY(const auto start, json::require_int(value, "start", 0, 1 << 20, where));
     FLOTILLA_TRY(const auto stop, json::require_int(value, "stop", 0, 1 << 20, where));
-    Strip step{.content = {}, .start = static_cast<std::size_t>(start), .stop = static_cast<std::size_t>(stop)};
+    Strip step{.content = {},
+               .start = static_cast<std::size_t>(start),
+               .stop = static_cast<std::size_t>(stop)};
     append_utf8(step.content, c);
     steps.emplace_back(std::move(step));
   } else if (type == "Metaspace") {

@@ -1,5 +1,5 @@
-// The decoder of tokenizer.json: turns the strings of tokens into text. It works on a stream, so that a whole
-// sequence and one token after the other take the same way.
+// The decoder of tokenizer.json: turns the strings of tokens into text. It works on a stream, so
+// that a whole sequence and one token after the other take the same way.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -14,7 +14,8 @@
 
 namespace flotilla::tokenizer {
 
-// One step of a running decoder. Tokens come in one by one, in order; finish() is called once at the end.
+// One step of a running decoder. Tokens come in one by one, in order; finish() is called once at
+// the end.
 class DecodeStage {
  public:
   virtual ~DecodeStage() = default;
@@ -28,8 +29,8 @@ class Decoder {
   // Without a decoder in the file the tokens are joined by blanks.
   static Result<Decoder> parse(const boost::json::value* value);
 
-  // A running decoder that appends text to `out`; what it appends is always whole characters. `out` may be emptied
-  // between calls and must outlive the stream.
+  // A running decoder that appends text to `out`; what it appends is always whole characters. `out`
+  // may be emptied between calls and must outlive the stream.
   class Stream {
    public:
     Stream(const Decoder& decoder, std::string& out);
@@ -66,7 +67,8 @@ class Decoder {
   struct BpeSuffix {
     std::string suffix;
   };
-  using Step = std::variant<ByteLevel, ByteFallback, Fuse, Join, Replace, Strip, Metaspace, BpeSuffix>;
+  using Step =
+      std::variant<ByteLevel, ByteFallback, Fuse, Join, Replace, Strip, Metaspace, BpeSuffix>;
 
  private:
   static Status parse_into(const boost::json::value& value, const std::string& where, int depth,

@@ -3,7 +3,8 @@
 namespace flotilla::tokenizer {
 
 struct Detokenizer::State {
-  State(const Tokenizer& t, bool skip) : tokenizer(t), skip_special_tokens(skip), stream(t.impl_->decoder, text) {}
+  State(const Tokenizer& t, bool skip)
+      : tokenizer(t), skip_special_tokens(skip), stream(t.impl_->decoder, text) {}
   const Tokenizer& tokenizer;
   bool skip_special_tokens;
   std::string text;
@@ -18,7 +19,8 @@ Detokenizer& Detokenizer::operator=(Detokenizer&&) noexcept = default;
 
 std::string Detokenizer::push(TokenId id) {
   state_->text.clear();
-  if (const auto token = state_->tokenizer.impl_->token_to_decode(id, state_->skip_special_tokens)) {
+  if (const auto token =
+          state_->tokenizer.impl_->token_to_decode(id, state_->skip_special_tokens)) {
     state_->stream.push(*token);
   }
   return std::move(state_->text);

@@ -11,8 +11,10 @@ namespace {
 
 using namespace testing;
 
-constexpr std::string_view kMixed =
-    "a\xC3\xA9\xE8\xB5\x8B\xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80";  // aé赋😀👩‍🚀
+constexpr std::
+    string_view
+        kMixed = "a\xC3\xA9\xE8\xB5\x8B\xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A"
+                 "\x80";  // aé赋😀👩‍🚀
 
 std::shared_ptr<const Tokenizer> byte_level_tokenizer() {
   FileParts parts;
@@ -26,10 +28,12 @@ std::shared_ptr<const Tokenizer> byte_level_tokenizer() {
 std::shared_ptr<const Tokenizer> fallback_tokenizer() {
   FileParts parts;
   parts.vocab = {"<unk>"};
-  for (unsigned b = 0; b < 256; ++b) parts.vocab.push_back(byte_fallback_token(static_cast<std::uint8_t>(b)));
+  for (unsigned b = 0; b < 256; ++b)
+    parts.vocab.push_back(byte_fallback_token(static_cast<std::uint8_t>(b)));
   for (const char* token : {"\xE2\x96\x81", "a", "b", "\xC3\xA9"}) parts.vocab.emplace_back(token);
   parts.normalizer = R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})";
-  parts.decoder = R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},
+  parts.decoder =
+      R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},
       {"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})";
   parts.model_settings = R"("unk_token":"<unk>","byte_fallback":true,"fuse_unk":true,)";
   return must_parse(parts);
@@ -89,10 +93,15 @@ TEST(Detokenizer, EmitsACharacterAsSoonAsItIsWhole) {
 
 TEST(Detokenizer, BrokenCharactersBecomeReplacementMarks) {
   const auto tokenizer = byte_level_tokenizer();
-  EXPECT_EQ(stream(*tokenizer, {0xF0, 0x9F, 'a'}), "\xEF\xBF\xBD""a");
+  EXPECT_EQ(stream(*tokenizer, {0xF0, 0x9F, 'a'}),
+            "\xEF\xBF\xBD"
+            "a");
   EXPECT_EQ(stream(*tokenizer, {0xE8, 0xB5}), "\xEF\xBF\xBD");
-  EXPECT_EQ(stream(*tokenizer, {0x80, 0xFF, 'a'}), "\xEF\xBF\xBD\xEF\xBF\xBD""a");
-  EXPECT_EQ(stream(*tokenizer, {0xED, 0xA0, 0x80}), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
+  EXPECT_EQ(stream(*tokenizer, {0x80, 0xFF, 'a'}),
+            "\xEF\xBF\xBD\xEF\xBF\xBD"
+            "a");
+  EXPECT_EQ(stream(*tokenizer, {0xED, 0xA0, 0x80}),
+            "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");                    // a surrogate
   EXPECT_EQ(stream(*tokenizer, {0xF0, 256, 'a'}), "\xEF\xBF\xBD<s>a");  // a special token between
 }
 
@@ -103,7 +112,9 @@ TEST(Detokenizer, ByteFallbackRowsAreAllOrNothing) {
   EXPECT_EQ(stream(*tokenizer, {byte(0xE8), byte(0xB5), byte(0x8B)}), "\xE8\xB5\x8B");
   EXPECT_EQ(stream(*tokenizer, {byte(0xE8), byte(0xB5), byte(0x8B), byte(0xFF)}),
             "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
-  EXPECT_EQ(stream(*tokenizer, {byte(0xE8), 258, byte(0x8B)}), "\xEF\xBF\xBD""a\xEF\xBF\xBD");
+  EXPECT_EQ(stream(*tokenizer, {byte(0xE8), 258, byte(0x8B)}),
+            "\xEF\xBF\xBD"
+            "a\xEF\xBF\xBD");
   EXPECT_EQ(stream(*tokenizer, *tokenizer->encode(kMixed)), kMixed);
 }
 
@@ -136,10 +147,16 @@ TEST(Detokenizer, DecodersThatLookAtTheEnds) {
   };
   EXPECT_EQ(text("null", {0, 1, 0}), "a b a");
   EXPECT_EQ(text(R"({"type":"BPEDecoder","suffix":"</w>"})", {3, 0, 3}), "x ax");
-  EXPECT_EQ(text(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":2}]})",
-                 {0, 2, 1, 2, 2, 2}), "a b ");
-  EXPECT_EQ(text(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"ab"},"content":"!"}]})",
-                 {0, 1, 0}), "!a");
+  EXPECT_EQ(
+      text(
+          R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":2}]})",
+          {0, 2, 1, 2, 2, 2}),
+      "a b ");
+  EXPECT_EQ(
+      text(
+          R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"ab"},"content":"!"}]})",
+          {0, 1, 0}),
+      "!a");
   EXPECT_EQ(text(R"({"type":"Strip","content":"a","start":3,"stop":3})", {0, 1}), "b");
 }
 

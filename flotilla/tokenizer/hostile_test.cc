@@ -15,7 +15,9 @@ namespace {
 
 using namespace testing;
 
-std::string head(std::string_view rest) { return R"({"added_tokens":[],"model":)" + std::string(rest) + "}"; }
+std::string head(std::string_view rest) {
+  return R"({"added_tokens":[],"model":)" + std::string(rest) + "}";
+}
 
 // B57: each of these is refused with a message that names the place.
 TEST(HostileFile, ErrorsNameThePlace) {
@@ -37,8 +39,10 @@ TEST(HostileFile, ErrorsNameThePlace) {
       {head(R"({"type":"BPE","vocab":{"a":{"b":1}},"merges":[]})"), "model.vocab"},
       {head(R"({"type":"BPE","vocab":{"a":[1]},"merges":[]})"), "model.vocab"},
       {head(R"({"type":"BPE","vocab":{"a":null},"merges":[]})"), "model.vocab"},
-      {head(R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]})"), "model.merges[0]: 'ab'"},
-      {head(R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","a x"]})"), "model.merges[1]: 'x'"},
+      {head(R"({"type":"BPE","vocab":{"a":0,"b":1},"merges":[["a","b"]]})"),
+       "model.merges[0]: 'ab'"},
+      {head(R"({"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","a x"]})"),
+       "model.merges[1]: 'x'"},
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":["a"]})"), "model.merges[0]"},
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":["a b c"]})"), "model.merges[0]"},
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":[["a"]]})"), "model.merges[0]"},
@@ -46,7 +50,8 @@ TEST(HostileFile, ErrorsNameThePlace) {
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":[[["a"],"a"]]})"), "model.merges[0]"},
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":[1]})"), "model.merges[0]"},
       {head(R"({"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.5})"), "dropout"},
-      {head(R"({"type":"BPE","vocab":{"##a":0,"a":1},"merges":[["a","a"]],"continuing_subword_prefix":"##"})"),
+      {head(
+           R"({"type":"BPE","vocab":{"##a":0,"a":1},"merges":[["a","a"]],"continuing_subword_prefix":"##"})"),
        "model.merges[0]"},
       {R"({"version":"2.0","model":{}})", "2.0"},
   };
@@ -62,31 +67,40 @@ TEST(HostileFile, ErrorsNameThePlace) {
 TEST(HostileFile, UnknownComponentsAreNamed) {
   FileParts parts;
   parts.vocab = {"a"};
-  const auto fails = [&](std::string FileParts::* member, const std::string& value, const std::string& expected) {
+  const auto fails = [&](std::string FileParts::*member, const std::string& value,
+                         const std::string& expected) {
     FileParts changed = parts;
     changed.*member = value;
     const Error error = parse_error(make_file(changed));
     EXPECT_NE(error.message.find(expected), std::string::npos) << error.message;
     return error.code;
   };
-  EXPECT_EQ(fails(&FileParts::normalizer, R"({"type":"Precompiled"})", "normalizer of type 'Precompiled'"),
+  EXPECT_EQ(fails(&FileParts::normalizer, R"({"type":"Precompiled"})",
+                  "normalizer of type 'Precompiled'"),
             ErrorCode::kUnsupported);
-  EXPECT_EQ(fails(&FileParts::pre_tokenizer, R"({"type":"UnicodeScripts"})", "pre_tokenizer of type 'UnicodeScripts'"),
+  EXPECT_EQ(fails(&FileParts::pre_tokenizer, R"({"type":"UnicodeScripts"})",
+                  "pre_tokenizer of type 'UnicodeScripts'"),
             ErrorCode::kUnsupported);
-  EXPECT_EQ(fails(&FileParts::post_processor, R"({"type":"Magic"})", "post_processor of type 'Magic'"),
-            ErrorCode::kUnsupported);
+  EXPECT_EQ(
+      fails(&FileParts::post_processor, R"({"type":"Magic"})", "post_processor of type 'Magic'"),
+      ErrorCode::kUnsupported);
   EXPECT_EQ(fails(&FileParts::decoder, R"({"type":"Sequence","decoders":[{"type":"CTC"}]})",
                   "decoder.decoders of type 'CTC'"),
             ErrorCode::kUnsupported);
-  fails(&FileParts::pre_tokenizer, R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false})", "'('");
-  fails(&FileParts::pre_tokenizer, R"({"type":"Split","pattern":{},"behavior":"Isolated","invert":false})", "pattern");
-  fails(&FileParts::pre_tokenizer, R"({"type":"Split","pattern":{"String":"a"},"behavior":"Odd","invert":false})", "Odd");
+  fails(&FileParts::pre_tokenizer,
+        R"({"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false})", "'('");
+  fails(&FileParts::pre_tokenizer,
+        R"({"type":"Split","pattern":{},"behavior":"Isolated","invert":false})", "pattern");
+  fails(&FileParts::pre_tokenizer,
+        R"({"type":"Split","pattern":{"String":"a"},"behavior":"Odd","invert":false})", "Odd");
   fails(&FileParts::pre_tokenizer, R"({"type":"Metaspace","replacement":"ab"})", "replacement");
   fails(&FileParts::pre_tokenizer, R"([])", "type");
   fails(&FileParts::normalizer, R"({"type":"Sequence"})", "normalizers");
   fails(&FileParts::added, R"({"id":1})", "added_tokens[0].content");
-  fails(&FileParts::post_processor,
-        R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}}],"special_tokens":{}})", "'<s>'");
+  fails(
+      &FileParts::post_processor,
+      R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}}],"special_tokens":{}})",
+      "'<s>'");
   std::string deep = R"({"type":"NFC"})";
   for (int i = 0; i < 20; ++i) deep = R"({"type":"Sequence","normalizers":[)" + deep + "]}";
   fails(&FileParts::normalizer, deep, "deep");
@@ -94,7 +108,8 @@ TEST(HostileFile, UnknownComponentsAreNamed) {
 
 TEST(HostileFile, HolesAndRepeatedIdsAreBounded) {
   auto tokenizer = Tokenizer::parse(
-      R"({"added_tokens":[)" + added_token("<x>") + "," + added_token("<x>") + "," + added_token("<y>") +
+      R"({"added_tokens":[)" + added_token("<x>") + "," + added_token("<x>") + "," +
+      added_token("<y>") +
       R"(],"model":{"type":"BPE","vocab":{"a":0,"b":0,"ab":16777215,"c":5},"merges":[["a","b"]]}})");
   ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
   EXPECT_EQ((*tokenizer)->vocab_size(), std::size_t{1} << 24);
@@ -146,13 +161,15 @@ class HostileText : public ::testing::TestWithParam<int> {
     };
     if (kind == 0) {  // the whole text is one word, with byte fallback
       parts.vocab = {"<unk>"};
-      for (unsigned b = 0; b < 256; ++b) parts.vocab.push_back(byte_fallback_token(static_cast<std::uint8_t>(b)));
+      for (unsigned b = 0; b < 256; ++b)
+        parts.vocab.push_back(byte_fallback_token(static_cast<std::uint8_t>(b)));
       for (const char* token : {"\xE2\x96\x81", "a", "b", "!", "\n"}) {
         parts.vocab.emplace_back(token);
         add_runs(token);
       }
       parts.normalizer = R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})";
-      parts.decoder = R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},
+      parts.decoder =
+          R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},
           {"type":"ByteFallback"},{"type":"Fuse"}]})";
       parts.model_settings = R"("unk_token":"<unk>","byte_fallback":true,"fuse_unk":true,)";
       return must_parse(parts);
@@ -161,7 +178,8 @@ class HostileText : public ::testing::TestWithParam<int> {
     for (const char* byte : {"a", "!", "Ġ", "Ċ"}) add_runs(byte);
     parts.decoder = kByteLevel;
     const auto split = [](std::string_view pattern) {
-      return R"({"type":"Split","pattern":{"Regex":)" + boost::json::serialize(boost::json::string(pattern)) +
+      return R"({"type":"Split","pattern":{"Regex":)" +
+             boost::json::serialize(boost::json::string(pattern)) +
              R"(},"behavior":"Isolated","invert":false})";
     };
     const auto patterns = scanner_patterns();
@@ -169,11 +187,13 @@ class HostileText : public ::testing::TestWithParam<int> {
     if (kind < static_cast<int>(patterns.size()) - 2) {
       splits = split(patterns[static_cast<std::size_t>(kind) - 1]);
     } else {
-      for (std::size_t i = patterns.size() - 3; i < patterns.size(); ++i) splits += (splits.empty() ? "" : ",") + split(patterns[i]);
+      for (std::size_t i = patterns.size() - 3; i < patterns.size(); ++i)
+        splits += (splits.empty() ? "" : ",") + split(patterns[i]);
     }
     parts.normalizer = R"({"type":"NFC"})";
-    parts.pre_tokenizer = R"({"type":"Sequence","pretokenizers":[)" + splits +
-                          R"(,{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
+    parts.pre_tokenizer =
+        R"({"type":"Sequence","pretokenizers":[)" + splits +
+        R"(,{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
     return must_parse(parts);
   }
 };
@@ -202,7 +222,10 @@ TEST_P(HostileText, IsEncodedInLinearTime) {
       {"!", [&](std::size_t n) { return repeat("!", n); }},
       {"hiragana", [&](std::size_t n) { return repeat("\xE3\x81\x82", n); }},
       {"base64", base64},
-      {"marks", [&](std::size_t n) { return "a" + repeat("\xCC\x81\xCC\xA3", n); }},  // two classes, out of order
+      {"marks",
+       [&](std::size_t n) {
+         return "a" + repeat("\xCC\x81\xCC\xA3", n);
+       }},  // two classes, out of order
   };
   for (const auto& [name, make_text] : kinds) {
     const auto time = [&](std::size_t n) {
@@ -221,7 +244,8 @@ TEST_P(HostileText, IsEncodedInLinearTime) {
     };
     const double small = time(100'000);
     const double large = std::min(time(1'000'000), time(1'000'000));
-    if (std::getenv("TOKENIZER_TIMES")) std::printf("%d %s: %.4f %.4f\n", GetParam(), name.c_str(), small, large);
+    if (std::getenv("TOKENIZER_TIMES"))
+      std::printf("%d %s: %.4f %.4f\n", GetParam(), name.c_str(), small, large);
     EXPECT_LT(large, 3.0) << name;
     // Small times are noise on a busy machine.
     EXPECT_LT(large, 15 * std::max(small, 0.01)) << name;

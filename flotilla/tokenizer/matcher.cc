@@ -21,15 +21,18 @@ struct Freer {
   void operator()(T* p) const { Free(p); }
 };
 using CodePtr = std::unique_ptr<pcre2_code, Freer<pcre2_code, pcre2_code_free>>;
-using MatchDataPtr = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data, pcre2_match_data_free>>;
-using MatchContextPtr = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context, pcre2_match_context_free>>;
-using CompileContextPtr =
-    std::unique_ptr<pcre2_compile_context, Freer<pcre2_compile_context, pcre2_compile_context_free>>;
+using MatchDataPtr =
+    std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data, pcre2_match_data_free>>;
+using MatchContextPtr =
+    std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context, pcre2_match_context_free>>;
+using CompileContextPtr = std::unique_ptr<pcre2_compile_context,
+                                          Freer<pcre2_compile_context, pcre2_compile_context_free>>;
 using JitStackPtr = std::unique_ptr<pcre2_jit_stack, Freer<pcre2_jit_stack, pcre2_jit_stack_free>>;
 
 std::string message_of(int code) {
   PCRE2_UCHAR buffer[256];
-  if (pcre2_get_error_message(code, buffer, sizeof buffer) < 0) return "error " + std::to_string(code);
+  if (pcre2_get_error_message(code, buffer, sizeof buffer) < 0)
+    return "error " + std::to_string(code);
   return reinterpret_cast<const char*>(buffer);
 }
 
@@ -70,13 +73,14 @@ Result<Matcher> Matcher::generic_regex(const std::string& pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   // Anchored: the loop over positions is ours, so that the limits hold for each of them.
-  CodePtr code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C,
-                             &error, &offset, context.get()));
+  CodePtr code(pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error,
+      &offset, context.get()));
   if (!code) {
-    return Error{ErrorCode::kInvalidArgument, "regular expression '" + pattern.substr(0, 200) + "': " +
-                                                  message_of(error) + " (at " + std::to_string(offset) + " of '" +
-                                                  translated.substr(0, 200) + "')"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "regular expression '" + pattern.substr(0, 200) + "': " + message_of(error) +
+                     " (at " + std::to_string(offset) + " of '" + translated.substr(0, 200) + "')"};
   }
   Matcher m;
   m.program_ = std::make_unique<Program>();
@@ -86,7 +90,8 @@ Result<Matcher> Matcher::generic_regex(const std::string& pattern) {
   return m;
 }
 
-Status Matcher::find_all(std::string_view text, std::vector<Match>& out, MatchBudget& budget) const {
+Status Matcher::find_all(std::string_view text, std::vector<Match>& out,
+                         MatchBudget& budget) const {
   if (text.empty()) {
     out.push_back({0, 0, false});
     return ok_status();
@@ -114,7 +119,8 @@ Status Matcher::find_all(std::string_view text, std::vector<Match>& out, MatchBu
   return ok_status();
 }
 
-Status Matcher::find_regex(std::string_view text, std::vector<Match>& out, MatchBudget& budget) const {
+Status Matcher::find_regex(std::string_view text, std::vector<Match>& out,
+                           MatchBudget& budget) const {
   const pcre2_code* code = program_->code.get();
   MatchDataPtr data(pcre2_match_data_create_from_pattern(code, nullptr));
   MatchContextPtr context(pcre2_match_context_create(nullptr));
@@ -128,7 +134,8 @@ Status Matcher::find_regex(std::string_view text, std::vector<Match>& out, Match
 
   const auto too_costly = [&](std::string_view why) {
     return Error{ErrorCode::kResourceExhausted,
-                 "regular expression '" + program_->pattern + "' is too costly for this text: " + std::string(why)};
+                 "regular expression '" + program_->pattern +
+                     "' is too costly for this text: " + std::string(why)};
   };
   std::size_t previous = 0;  // end of the last match
   bool has_previous = false;

@@ -1,5 +1,5 @@
-// Finds the matches of a string or a regular expression in a text, as the reference's iterator does: left to right,
-// not overlapping, no empty match directly behind the previous match.
+// Finds the matches of a string or a regular expression in a text, as the reference's iterator
+// does: left to right, not overlapping, no empty match directly behind the previous match.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,9 @@ struct MatchBudget {
 class Matcher {
  public:
   static Matcher literal(std::string text);
-  // Known patterns are matched by hand-written scanners in linear time, others by PCRE2 under limits: then errors of
-  // find_all() are kResourceExhausted and name the pattern. Errors here: a pattern that is wrong or not supported.
+  // Known patterns are matched by hand-written scanners in linear time, others by PCRE2 under
+  // limits: then errors of find_all() are kResourceExhausted and name the pattern. Errors here: a
+  // pattern that is wrong or not supported.
   static Result<Matcher> regex(const std::string& pattern);
   // As regex(), but never a hand-written scanner. For tests.
   static Result<Matcher> generic_regex(const std::string& pattern);

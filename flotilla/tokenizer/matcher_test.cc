@@ -45,12 +45,13 @@ TEST(Matcher, NoEmptyMatchBehindAMatch) {
 
 TEST(RegexSyntax, WhiteSpaceIsTheUnicodeProperty) {
   // U+180E is no white space, U+0085 is.
-  EXPECT_EQ(cut("\\s+", "a\xC2\x85\xE3\x80\x80 b\xE1\xA0\x8E"), "a[\xC2\x85\xE3\x80\x80 ]b\xE1\xA0\x8E");
+  EXPECT_EQ(cut("\\s+", "a\xC2\x85\xE3\x80\x80 b\xE1\xA0\x8E"),
+            "a[\xC2\x85\xE3\x80\x80 ]b\xE1\xA0\x8E");
   EXPECT_EQ(cut("[^\\S\\n]", "\t\n\xE2\x80\xA8"), "[\t]\n[\xE2\x80\xA8]");
 }
 
 TEST(RegexSyntax, RubyMeaningOfConstructs) {
-  EXPECT_EQ(cut("a{1,2}+b", "aaaaab"), "[aaaaab]");      // repeated, not possessive
+  EXPECT_EQ(cut("a{1,2}+b", "aaaaab"), "[aaaaab]");  // repeated, not possessive
   EXPECT_EQ(cut("(?:ab){,2}", "ababab"), "[abab][ab]");
   EXPECT_EQ(cut("a{2}?", "aaa"), "[aa]a[]");
   EXPECT_EQ(cut("a++b", "aab"), "[aab]");
@@ -70,8 +71,9 @@ TEST(RegexSyntax, RubyMeaningOfConstructs) {
 }
 
 TEST(RegexSyntax, WhatHasNoTranslationIsNamed) {
-  for (const char* pattern : {"[a&&b]", "[a[bc]]", "(*FAIL)", "(?~a)", "\\y", "[\\W]", "(?s)a", "\\xE3", "[", "(?<x",
-                              "a\\", "[[:nope:]]", "\\p{L", "(", ")", "*", "\\p{NoSuchScript}", "(?<=a+)b"}) {
+  for (const char* pattern :
+       {"[a&&b]", "[a[bc]]", "(*FAIL)", "(?~a)", "\\y", "[\\W]", "(?s)a", "\\xE3", "[", "(?<x",
+        "a\\", "[[:nope:]]", "\\p{L", "(", ")", "*", "\\p{NoSuchScript}", "(?<=a+)b"}) {
     auto matcher = Matcher::generic_regex(pattern);
     ASSERT_FALSE(matcher.ok()) << pattern;
     EXPECT_NE(matcher.error().message.find(pattern), std::string::npos) << matcher.error().message;
@@ -120,11 +122,60 @@ bool is_newer(char32_t c) {
 }
 
 std::string random_text(std::mt19937& random, std::size_t length) {
-  static const std::vector<std::string> kPieces = {
-      "a", "B", "z", "Ab", "'s", "'S", "'\xC5\xBF", "'re", "'LL", "'", " ", "  ", "   ", "\n", "\r\n", "\t", "\xC2\xA0", "\xE3\x80\x80",
-      "1", "23", "4567", "\xD9\xA3", "\xE2\x85\xA7", "!", "...", "/", "-", "(", "_", "$", "+", "\xE2\x82\xAC", "\xC3\xA9", "\xC3\x89", "\xC7\x85",
-      "e\xCC\x81", "\xCC\x81", "\xE4\xBD\xA0", "\xE9\xBE\xA5", "\xE9\xBE\xA6", "\xE3\x81\x82", "\xE3\x83\xBC", "\xE1\x84\x92", "\xD0\x96", "\xD7\xA9", "\xE0\xA4\xA8\xE0\xA5\x8D",
-      "\xF0\x9F\x98\x80", "\xE2\x80\x8D", "\xE2\x80\x8B", std::string(1, '\0'), "\x01", "\xC2\x85", "\xCA\xB0", "\xE2\x80\xA8"};
+  static const std::vector<std::string> kPieces = {"a",
+                                                   "B",
+                                                   "z",
+                                                   "Ab",
+                                                   "'s",
+                                                   "'S",
+                                                   "'\xC5\xBF",
+                                                   "'re",
+                                                   "'LL",
+                                                   "'",
+                                                   " ",
+                                                   "  ",
+                                                   "   ",
+                                                   "\n",
+                                                   "\r\n",
+                                                   "\t",
+                                                   "\xC2\xA0",
+                                                   "\xE3\x80\x80",
+                                                   "1",
+                                                   "23",
+                                                   "4567",
+                                                   "\xD9\xA3",
+                                                   "\xE2\x85\xA7",
+                                                   "!",
+                                                   "...",
+                                                   "/",
+                                                   "-",
+                                                   "(",
+                                                   "_",
+                                                   "$",
+                                                   "+",
+                                                   "\xE2\x82\xAC",
+                                                   "\xC3\xA9",
+                                                   "\xC3\x89",
+                                                   "\xC7\x85",
+                                                   "e\xCC\x81",
+                                                   "\xCC\x81",
+                                                   "\xE4\xBD\xA0",
+                                                   "\xE9\xBE\xA5",
+                                                   "\xE9\xBE\xA6",
+                                                   "\xE3\x81\x82",
+                                                   "\xE3\x83\xBC",
+                                                   "\xE1\x84\x92",
+                                                   "\xD0\x96",
+                                                   "\xD7\xA9",
+                                                   "\xE0\xA4\xA8\xE0\xA5\x8D",
+                                                   "\xF0\x9F\x98\x80",
+                                                   "\xE2\x80\x8D",
+                                                   "\xE2\x80\x8B",
+                                                   std::string(1, '\0'),
+                                                   "\x01",
+                                                   "\xC2\x85",
+                                                   "\xCA\xB0",
+                                                   "\xE2\x80\xA8"};
   std::string text;
   while (text.size() < length) {
     if (random() % 12 == 0) {
@@ -170,8 +221,10 @@ TEST(Scanners, KnowTheClassOfEveryCodePoint) {
     ASSERT_TRUE(slow->find_all(text, b, budget).ok());
     ASSERT_EQ(a.size(), b.size()) << pattern;
     for (std::size_t i = 0; i < a.size(); ++i) {
-      ASSERT_TRUE(a[i].begin == b[i].begin && a[i].end == b[i].end && a[i].is_match == b[i].is_match)
-          << pattern << " at " << std::hex << static_cast<unsigned>(decode_char(text.data() + a[i].begin).code_point);
+      ASSERT_TRUE(a[i].begin == b[i].begin && a[i].end == b[i].end &&
+                  a[i].is_match == b[i].is_match)
+          << pattern << " at " << std::hex
+          << static_cast<unsigned>(decode_char(text.data() + a[i].begin).code_point);
     }
   }
 }

@@ -11,7 +11,8 @@ constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
 constexpr TokenId kRemoved = -1;
 
-void merge_short(const PairTable& merges, std::span<const TokenId> symbols, std::vector<TokenId>& out) {
+void merge_short(const PairTable& merges, std::span<const TokenId> symbols,
+                 std::vector<TokenId>& out) {
   if (symbols.size() == 1) {
     out.push_back(symbols[0]);
     return;
@@ -65,8 +66,8 @@ class SymbolList {
     }
   }
 
-  // Merges the pair at `position` when it still gives `product`, and calls push() for the new pairs. Candidates are
-  // not removed when their neighbourhood changes; so they are checked here.
+  // Merges the pair at `position` when it still gives `product`, and calls push() for the new
+  // pairs. Candidates are not removed when their neighbourhood changes; so they are checked here.
   template <class Push>
   void merge(const PairTable& merges, std::uint32_t position, TokenId product, Push push) {
     if (ids_[position] == kRemoved || next_[position] == kNone) return;
@@ -99,7 +100,8 @@ class SymbolList {
   std::vector<std::uint32_t>& previous_;
 };
 
-void merge_medium(const PairTable& merges, SymbolList& list, std::vector<MergeBuffer::Candidate>& heap) {
+void merge_medium(const PairTable& merges, SymbolList& list,
+                  std::vector<MergeBuffer::Candidate>& heap) {
   using Candidate = MergeBuffer::Candidate;
   const auto later = [](const Candidate& a, const Candidate& b) { return a.order > b.order; };
   heap.clear();
@@ -119,8 +121,8 @@ void merge_medium(const PairTable& merges, SymbolList& list, std::vector<MergeBu
   }
 }
 
-// The candidates of one rank. Positions are gathered, sorted once when their turn comes, and read in order; late ones
-// go into a heap of their own.
+// The candidates of one rank. Positions are gathered, sorted once when their turn comes, and read
+// in order; late ones go into a heap of their own.
 struct Bucket {
   TokenId product = kRemoved;
   bool is_queued = false;
@@ -140,10 +142,12 @@ struct Bucket {
   }
   std::uint32_t take() {
     if (!is_started) {
-      if (!std::is_sorted(positions.begin(), positions.end())) std::sort(positions.begin(), positions.end());
+      if (!std::is_sorted(positions.begin(), positions.end()))
+        std::sort(positions.begin(), positions.end());
       is_started = true;
     }
-    if (late.empty() || (read < positions.size() && positions[read] <= late.front())) return positions[read++];
+    if (late.empty() || (read < positions.size() && positions[read] <= late.front()))
+      return positions[read++];
     std::pop_heap(late.begin(), late.end(), std::greater<>());
     const std::uint32_t position = late.back();
     late.pop_back();
@@ -151,8 +155,8 @@ struct Bucket {
   }
 };
 
-// A heap of millions of candidates misses the cache at every step. Here only the ranks are in a heap, and the
-// positions of a rank are passed over from left to right.
+// A heap of millions of candidates misses the cache at every step. Here only the ranks are in a
+// heap, and the positions of a rank are passed over from left to right.
 void merge_long(const PairTable& merges, SymbolList& list) {
   std::unordered_map<std::uint32_t, Bucket> buckets;
   std::vector<std::uint32_t> ranks;  // a heap of those whose bucket is not empty
@@ -170,7 +174,8 @@ void merge_long(const PairTable& merges, SymbolList& list) {
     const std::uint32_t rank = ranks.front();
     Bucket& bucket = buckets[rank];  // references stay valid when the map grows
     // A merge may bring up a lower rank, which then goes first.
-    while (!bucket.is_empty() && ranks.front() == rank) list.merge(merges, bucket.take(), bucket.product, push);
+    while (!bucket.is_empty() && ranks.front() == rank)
+      list.merge(merges, bucket.take(), bucket.product, push);
     if (ranks.front() != rank) continue;
     bucket.is_queued = false;
     std::pop_heap(ranks.begin(), ranks.end(), std::greater<>());

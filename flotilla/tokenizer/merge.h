@@ -1,4 +1,5 @@
-// The inner loop of byte-pair encoding: merges neighbours in order of rank, equal ranks from the left.
+// The inner loop of byte-pair encoding: merges neighbours in order of rank, equal ranks from the
+// left.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ inline constexpr std::size_t kMediumWord = 2048;
 
 // Working memory, kept between calls.
 struct MergeBuffer {
-  struct Candidate {  // two neighbours that may merge
+  struct Candidate {      // two neighbours that may merge
     std::uint64_t order;  // rank, then position
     TokenId product;
   };

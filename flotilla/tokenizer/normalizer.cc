@@ -20,8 +20,8 @@ namespace {
 // All of the bytes in [begin, end) are trusted.
 bool all_trusted(const std::string& trust, std::size_t begin, std::size_t end) {
   return std::find(trust.begin() + static_cast<std::ptrdiff_t>(begin),
-                   trust.begin() + static_cast<std::ptrdiff_t>(end), '\0') ==
-         trust.begin() + static_cast<std::ptrdiff_t>(end);
+                   trust.begin() + static_cast<std::ptrdiff_t>(end),
+                   '\0') == trust.begin() + static_cast<std::ptrdiff_t>(end);
 }
 
 // Rebuilds the text piece by piece. `put(out, piece)` appends what becomes of a piece.
@@ -35,7 +35,8 @@ void rewrite(NormalizedText& t, PieceEnd piece_end, Put put) {
     const std::size_t end = piece_end(in, i);
     const std::size_t before = out.size();
     put(out, in.substr(i, end - i));
-    if (!t.trust.empty()) trust.append(out.size() - before, all_trusted(t.trust, i, end) ? '\1' : '\0');
+    if (!t.trust.empty())
+      trust.append(out.size() - before, all_trusted(t.trust, i, end) ? '\1' : '\0');
     if (i == 0 && out.empty()) t.lost_front = true;
     i = end;
   }
@@ -43,7 +44,9 @@ void rewrite(NormalizedText& t, PieceEnd piece_end, Put put) {
   t.trust = std::move(trust);
 }
 
-std::size_t char_end(std::string_view text, std::size_t begin) { return begin + decode_char(text.data() + begin).size; }
+std::size_t char_end(std::string_view text, std::size_t begin) {
+  return begin + decode_char(text.data() + begin).size;
+}
 
 void lowercase_char(std::string& out, std::string_view piece) {
   const char32_t c = decode_char(piece.data()).code_point;
@@ -58,8 +61,9 @@ void nmt_char(std::string& out, std::string_view piece) {
   const char32_t c = decode_char(piece.data()).code_point;
   const auto in = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
   if (in(0x1, 0x8) || c == 0xB || in(0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return;
-  const bool blank = c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || in(0x200B, 0x200F) ||
-                     c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  const bool blank = c == 0x9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+                     in(0x200B, 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                     c == 0xFEFF || c == 0xFFFD;
   out += blank ? std::string_view(" ") : piece;
 }
 
@@ -80,9 +84,11 @@ Status Normalizer::apply(const Replace& step, NormalizedText& t, MatchBudget& bu
       continue;
     }
     out += step.content;
-    if (!t.trust.empty()) trust.append(step.content.size(), all_trusted(t.trust, m.begin, m.end) ? '\1' : '\0');
+    if (!t.trust.empty())
+      trust.append(step.content.size(), all_trusted(t.trust, m.begin, m.end) ? '\1' : '\0');
     // To the reference the new text lies where the last replaced character was.
-    if (m.begin == 0 && m.end > 0 && (step.content.empty() || char_end(t.text, 0) < m.end)) t.lost_front = true;
+    if (m.begin == 0 && m.end > 0 && (step.content.empty() || char_end(t.text, 0) < m.end))
+      t.lost_front = true;
   }
   t.text = std::move(out);
   t.trust = std::move(trust);
@@ -134,16 +140,22 @@ Status Normalizer::run(NormalizedText& t, MatchBudget& budget) const {
               }
               if (stable) return ok_status();
               rewrite(
-                  t, [&](std::string_view text, std::size_t i) { return form_piece_end(text, i, form); },
+                  t,
+                  [&](std::string_view text, std::size_t i) {
+                    return form_piece_end(text, i, form);
+                  },
                   [&](std::string& out, std::string_view piece) {
-                    if (is_stable_piece(piece, form)) out += piece; else append_form(out, piece, form);
+                    if (is_stable_piece(piece, form))
+                      out += piece;
+                    else
+                      append_form(out, piece, form);
                   });
               return ok_status();
             },
             [&](const Lowercase&) { return rewrite(t, char_end, lowercase_char), ok_status(); },
             [&](const StripAccents&) {
               rewrite(t, char_end, [](std::string& out, std::string_view piece) {
-                if ((char_class(decode_char(piece.data()).code_point) & kMark) == 0) out += piece;
+                if (!is_normalization_mark(decode_char(piece.data()).code_point)) out += piece;
               });
               return ok_status();
             },
@@ -155,12 +167,15 @@ Status Normalizer::run(NormalizedText& t, MatchBudget& budget) const {
   return ok_status();
 }
 
-Status Normalizer::parse_into(const bj::value& value, const std::string& where, int depth, std::vector<Step>& steps) {
-  if (depth > kMaxNesting) return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
+Status Normalizer::parse_into(const bj::value& value, const std::string& where, int depth,
+                              std::vector<Step>& steps) {
+  if (depth > kMaxNesting)
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
   FLOTILLA_TRY(const std::string type, component_type(value, where));
   if (type == "Sequence") {
     FLOTILLA_TRY(const bj::array* parts, read_components(value, "normalizers", where));
-    for (const bj::value& part : *parts) FLOTILLA_TRY_STATUS(parse_into(part, where + ".normalizers", depth + 1, steps));
+    for (const bj::value& part : *parts)
+      FLOTILLA_TRY_STATUS(parse_into(part, where + ".normalizers", depth + 1, steps));
   } else if (type == "Replace") {
     FLOTILLA_TRY(Matcher pattern, read_pattern(value, where));
     FLOTILLA_TRY(std::string content, json::require_string(value, "content", where));

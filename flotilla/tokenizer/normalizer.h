@@ -15,8 +15,8 @@ namespace flotilla::tokenizer {
 // A text with the provenance of each byte.
 struct NormalizedText {
   std::string text;
-  // One '\1' (trusted) or '\0' for each byte of text; empty when provenance does not matter. A character made from
-  // several others is trusted when all of them are.
+  // One '\1' (trusted) or '\0' for each byte of text; empty when provenance does not matter. A
+  // character made from several others is trusted when all of them are.
   std::string trust;
   // Characters at the front were removed, so the text no longer begins where the input began.
   bool lost_front = false;
@@ -52,7 +52,8 @@ class Normalizer {
   struct StripAccents {};
   struct ByteLevel {};
   struct Nmt {};
-  using Step = std::variant<Replace, Prepend, Compose, Lowercase, Strip, StripAccents, ByteLevel, Nmt>;
+  using Step =
+      std::variant<Replace, Prepend, Compose, Lowercase, Strip, StripAccents, ByteLevel, Nmt>;
 
   static Status parse_into(const boost::json::value& value, const std::string& where, int depth,
                            std::vector<Step>& steps);

@@ -1,4 +1,5 @@
-// A hash map from pairs of token ids to two numbers: open addressing, 16 bytes an entry, made once, then only read.
+// A hash map from pairs of token ids to two numbers: open addressing, 16 bytes an entry, made once,
+// then only read.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +50,8 @@ class PairTable {
 
  private:
   std::size_t slot_of(TokenId left, TokenId right) const {
-    const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+    const std::uint64_t key =
+        std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
     std::size_t slot = (key * 0x9E3779B97F4A7C15u) >> shift_;
     while (slots_[slot].left >= 0 && (slots_[slot].left != left || slots_[slot].right != right)) {
       slot = (slot + 1) & (slots_.size() - 1);

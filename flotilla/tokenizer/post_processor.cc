@@ -21,25 +21,30 @@ Result<std::vector<TokenId>> read_ids(const bj::value& list, const std::string& 
   if (!list.is_array()) return invalid(where, "must be an array of ids");
   std::vector<TokenId> ids;
   for (const bj::value& id : list.get_array()) {
-    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > kMaxTokenId) return invalid(where, "has a wrong id");
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > kMaxTokenId)
+      return invalid(where, "has a wrong id");
     ids.push_back(static_cast<TokenId>(id.get_int64()));
   }
   return ids;
 }
 
 // ["</s>", 2]
-Result<std::vector<TokenId>> read_pair(const bj::value& value, std::string_view key, const std::string& where) {
+Result<std::vector<TokenId>> read_pair(const bj::value& value, std::string_view key,
+                                       const std::string& where) {
   const bj::value* pair = json::find(value, key);
   const std::string path = json::join_path(where, key);
-  if (!pair || !pair->is_array() || pair->get_array().size() != 2) return invalid(path, "must be [token, id]");
+  if (!pair || !pair->is_array() || pair->get_array().size() != 2)
+    return invalid(path, "must be [token, id]");
   return read_ids(bj::array{pair->get_array()[1]}, path);
 }
 
 }  // namespace
 
-Result<PostProcessor::Template> PostProcessor::parse_template(const bj::value& value, const std::string& where) {
+Result<PostProcessor::Template> PostProcessor::parse_template(const bj::value& value,
+                                                              const std::string& where) {
   FLOTILLA_TRY(const bj::array* parts, read_components(value, "single", where));
-  if (parts->size() > kMaxTemplateParts) return invalid(where + ".single", "has more than 64 parts");
+  if (parts->size() > kMaxTemplateParts)
+    return invalid(where + ".single", "has more than 64 parts");
   Template result;
   for (const bj::value& part : *parts) {
     if (const bj::value* sequence = json::find(part, "Sequence")) {
@@ -49,8 +54,10 @@ Result<PostProcessor::Template> PostProcessor::parse_template(const bj::value& v
       continue;
     }
     const bj::value* special = json::find(part, "SpecialToken");
-    if (!special) return invalid(where + ".single", "has a part that is neither Sequence nor SpecialToken");
-    FLOTILLA_TRY(const std::string name, json::require_string(*special, "id", where + ".single.SpecialToken"));
+    if (!special)
+      return invalid(where + ".single", "has a part that is neither Sequence nor SpecialToken");
+    FLOTILLA_TRY(const std::string name,
+                 json::require_string(*special, "id", where + ".single.SpecialToken"));
     const bj::value* tokens = json::find(value, "special_tokens");
     const bj::value* token = tokens ? json::find(*tokens, name) : nullptr;
     const bj::value* ids = token ? json::find(*token, "ids") : nullptr;
@@ -76,7 +83,9 @@ Status PostProcessor::parse_into(const bj::value& value, const std::string& wher
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     FLOTILLA_TRY(std::vector<TokenId> cls, read_pair(value, "cls", where));
     FLOTILLA_TRY(std::vector<TokenId> sep, read_pair(value, "sep", where));
-    templates.push_back({{.is_text = false, .ids = cls}, {.is_text = true, .ids = {}}, {.is_text = false, .ids = sep}});
+    templates.push_back({{.is_text = false, .ids = cls},
+                         {.is_text = true, .ids = {}},
+                         {.is_text = false, .ids = sep}});
   } else if (type != "ByteLevel") {  // ByteLevel moves offsets only
     return unsupported_component(where, type);
   }

@@ -14,7 +14,8 @@ namespace flotilla::tokenizer {
 namespace bj = boost::json;
 
 namespace {
-// Calls is_in(c) for each character; appends runs as single matches of one character, as the reference does.
+// Calls is_in(c) for each character; appends runs as single matches of one character, as the
+// reference does.
 template <class IsIn>
 void match_chars(std::string_view text, IsIn is_in, std::vector<Match>& out) {
   std::size_t previous = 0;
@@ -31,9 +32,11 @@ void match_chars(std::string_view text, IsIn is_in, std::vector<Match>& out) {
 }
 }  // namespace
 
-void PreTokenizer::split(const Piece& piece, std::vector<Match>& matches, Behavior behavior, std::vector<Piece>& out) {
+void PreTokenizer::split(const Piece& piece, std::vector<Match>& matches, Behavior behavior,
+                         std::vector<Piece>& out) {
   const auto emit = [&](std::size_t begin, std::size_t end) {
-    if (begin < end) out.push_back({piece.text.substr(begin, end - begin), piece.at_start && begin == 0});
+    if (begin < end)
+      out.push_back({piece.text.substr(begin, end - begin), piece.at_start && begin == 0});
   };
   switch (behavior) {
     case Behavior::kIsolated:
@@ -44,7 +47,8 @@ void PreTokenizer::split(const Piece& piece, std::vector<Match>& matches, Behavi
         if (!m.is_match) emit(m.begin, m.end);
       }
       return;
-    default: break;
+    default:
+      break;
   }
   // The other behaviours join a match with a neighbour: the joined pieces are gathered first.
   if (behavior == Behavior::kMergedWithNext) std::reverse(matches.begin(), matches.end());
@@ -54,7 +58,10 @@ void PreTokenizer::split(const Piece& piece, std::vector<Match>& matches, Behavi
     const bool joins = behavior == Behavior::kContiguous ? m.is_match == previous_match
                                                          : m.is_match && !previous_match;
     if (joins && !joined.empty()) {
-      if (behavior == Behavior::kMergedWithNext) joined.back().begin = m.begin; else joined.back().end = m.end;
+      if (behavior == Behavior::kMergedWithNext)
+        joined.back().begin = m.begin;
+      else
+        joined.back().end = m.end;
     } else {
       joined.push_back(m);
     }
@@ -68,10 +75,18 @@ void PreTokenizer::apply(const SplitChars& step, const Piece& piece, PieceBuffer
   buffer.matches.clear();
   const auto match = [&](auto is_in) { match_chars(piece.text, is_in, buffer.matches); };
   switch (step.set) {
-    case CharSet::kSpaces: match(is_space); break;
-    case CharSet::kNumbers: match([](char32_t c) { return (char_class(c) & kNumber) != 0; }); break;
-    case CharSet::kPunctuation: match(is_punctuation); break;
-    case CharSet::kOne: match([&](char32_t c) { return c == step.one; }); break;
+    case CharSet::kSpaces:
+      match(is_space);
+      break;
+    case CharSet::kNumbers:
+      match([](char32_t c) { return (char_class(c) & kNumber) != 0; });
+      break;
+    case CharSet::kPunctuation:
+      match(is_punctuation);
+      break;
+    case CharSet::kOne:
+      match([&](char32_t c) { return c == step.one; });
+      break;
   }
   split(piece, buffer.matches, step.behavior, buffer.next);
 }
@@ -110,7 +125,10 @@ void PreTokenizer::apply(const Metaspace& step, Piece piece, PieceBuffer& buffer
     text = step.replacement;
   }
   for (const char c : piece.text) {
-    if (c == ' ') text += step.replacement; else text += c;
+    if (c == ' ')
+      text += step.replacement;
+    else
+      text += c;
   }
   piece.text = text;
   if (!step.split) {
@@ -119,7 +137,8 @@ void PreTokenizer::apply(const Metaspace& step, Piece piece, PieceBuffer& buffer
   }
   buffer.matches.clear();
   const char32_t one = decode_char(step.replacement.data()).code_point;
-  match_chars(piece.text, [one](char32_t c) { return c == one; }, buffer.matches);
+  match_chars(
+      piece.text, [one](char32_t c) { return c == one; }, buffer.matches);
   split(piece, buffer.matches, Behavior::kMergedWithNext, buffer.next);
 }
 
@@ -152,7 +171,8 @@ Status PreTokenizer::run(PieceBuffer& buffer, MatchBudget& budget) const {
               },
               [&](const PrependSpace&) {
                 Piece changed = piece;
-                if (!piece.text.starts_with(' ')) changed.text = buffer.texts.emplace_back(" " + std::string(piece.text));
+                if (!piece.text.starts_with(' '))
+                  changed.text = buffer.texts.emplace_back(" " + std::string(piece.text));
                 buffer.next.push_back(changed);
                 return ok_status();
               },
@@ -171,18 +191,21 @@ Status PreTokenizer::run(PieceBuffer& buffer, MatchBudget& budget) const {
   return ok_status();
 }
 
-Result<PreTokenizer::Behavior> PreTokenizer::parse_behavior(const std::string& name, const std::string& where) {
+Result<PreTokenizer::Behavior> PreTokenizer::parse_behavior(const std::string& name,
+                                                            const std::string& where) {
   if (name == "Removed") return Behavior::kRemoved;
   if (name == "Isolated") return Behavior::kIsolated;
   if (name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
-  return Error{ErrorCode::kUnsupported, "tokenizer: " + where + ".behavior '" + name + "' is not supported"};
+  return Error{ErrorCode::kUnsupported,
+               "tokenizer: " + where + ".behavior '" + name + "' is not supported"};
 }
 
 Status PreTokenizer::parse_into(const bj::value& value, const std::string& where, int depth,
                                 std::vector<Step>& steps) {
-  if (depth > kMaxNesting) return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
+  if (depth > kMaxNesting)
+    return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + " is nested too deep"};
   FLOTILLA_TRY(const std::string type, component_type(value, where));
   if (type == "Sequence") {
     FLOTILLA_TRY(const bj::array* parts, read_components(value, "pretokenizers", where));
@@ -217,12 +240,14 @@ Status PreTokenizer::parse_into(const bj::value& value, const std::string& where
     } else if (name == "never") {
       step.prepend = Metaspace::Prepend::kNever;
     } else if (name != "always") {
-      return Error{ErrorCode::kInvalidArgument, "tokenizer: " + where + ".prepend_scheme '" + name + "' is unknown"};
+      return Error{ErrorCode::kInvalidArgument,
+                   "tokenizer: " + where + ".prepend_scheme '" + name + "' is unknown"};
     }
     if (prefix == false) {
       if (scheme && name != "never") {
-        return Error{ErrorCode::kInvalidArgument,
-                     "tokenizer: " + where + ".add_prefix_space contradicts prepend_scheme '" + name + "'"};
+        return Error{
+            ErrorCode::kInvalidArgument,
+            "tokenizer: " + where + ".add_prefix_space contradicts prepend_scheme '" + name + "'"};
       }
       step.prepend = Metaspace::Prepend::kNever;
     }

@@ -1,4 +1,5 @@
-// The pre-tokenizer of tokenizer.json: cuts normalized text into the words that the model encodes one by one.
+// The pre-tokenizer of tokenizer.json: cuts normalized text into the words that the model encodes
+// one by one.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -34,7 +35,8 @@ class PreTokenizer {
 
   // Replaces the pieces in the buffer by their words. No word is empty.
   Status run(PieceBuffer& buffer, MatchBudget& budget) const;
-  // The last step maps bytes to the byte-level alphabet. run() leaves that to the model: its words are plain text.
+  // The last step maps bytes to the byte-level alphabet. run() leaves that to the model: its words
+  // are plain text.
   bool ends_in_byte_level() const { return ends_in_byte_level_; }
 
  private:
@@ -50,7 +52,7 @@ class PreTokenizer {
     Behavior behavior;
     char32_t one = 0;  // for kOne
   };
-  struct Words {};     // runs of \w and runs of other non-spaces
+  struct Words {};  // runs of \w and runs of other non-spaces
   struct PrependSpace {};
   struct MapBytes {};
   struct Metaspace {
@@ -62,12 +64,14 @@ class PreTokenizer {
   struct FixedLength {
     std::size_t length;
   };
-  using Step = std::variant<SplitPattern, SplitChars, Words, PrependSpace, MapBytes, Metaspace, FixedLength>;
+  using Step =
+      std::variant<SplitPattern, SplitChars, Words, PrependSpace, MapBytes, Metaspace, FixedLength>;
 
   static Status parse_into(const boost::json::value& value, const std::string& where, int depth,
                            std::vector<Step>& steps);
   static Result<Behavior> parse_behavior(const std::string& name, const std::string& where);
-  static void split(const Piece& piece, std::vector<Match>& matches, Behavior behavior, std::vector<Piece>& out);
+  static void split(const Piece& piece, std::vector<Match>& matches, Behavior behavior,
+                    std::vector<Piece>& out);
   static void apply(const SplitChars& step, const Piece& piece, PieceBuffer& buffer);
   static void apply(const Words& step, const Piece& piece, PieceBuffer& buffer);
   static void apply(const Metaspace& step, Piece piece, PieceBuffer& buffer);

@@ -8,7 +8,8 @@
 namespace flotilla::tokenizer {
 namespace {
 
-// The contents of bracket expressions. White space is the property White_Space; PCRE2's \s also has U+180E.
+// The contents of bracket expressions. White space is the property White_Space; PCRE2's \s also has
+// U+180E.
 constexpr std::string_view kSpaces =
     R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr std::string_view kNonSpaces =
@@ -72,8 +73,8 @@ class Translator {
 
  private:
   Error unsupported(std::string_view what) const {
-    return Error{ErrorCode::kUnsupported, "regular expression '" + std::string(in_.substr(0, 200)) + "': " +
-                                              std::string(what) + " is not supported"};
+    return Error{ErrorCode::kUnsupported, "regular expression '" + std::string(in_.substr(0, 200)) +
+                                              "': " + std::string(what) + " is not supported"};
   }
   bool at(std::string_view text) const { return in_.substr(pos_).starts_with(text); }
   void atom(std::string_view text) {
@@ -106,13 +107,16 @@ class Translator {
       return ok_status();
     }
     std::size_t size = 1;  // one whole character
-    while (pos_ + size < in_.size() && (static_cast<unsigned char>(in_[pos_ + size]) & 0xC0) == 0x80) ++size;
+    while (pos_ + size < in_.size() &&
+           (static_cast<unsigned char>(in_[pos_ + size]) & 0xC0) == 0x80)
+      ++size;
     atom(in_.substr(pos_, size));
     pos_ += size;
     return ok_status();
   }
 
-  // {n}, {n,}, {,m}, {n,m}. Here a following + means "once more or often", not "possessive", and {n}? "or not at all".
+  // {n}, {n,}, {,m}, {n,m}. Here a following + means "once more or often", not "possessive", and
+  // {n}? "or not at all".
   Status interval() {
     std::size_t p = pos_ + 1;
     std::string low;
@@ -189,10 +193,12 @@ class Translator {
     return ok_status();
   }
 
-  // Reads {Name} or {^Name} after \p or \P; `negative` comes in as \P and goes out as the whole meaning.
+  // Reads {Name} or {^Name} after \p or \P; `negative` comes in as \P and goes out as the whole
+  // meaning.
   Result<std::string> property(bool* negative) {
     const std::size_t end = in_.find('}', pos_);
-    if (pos_ >= in_.size() || in_[pos_] != '{' || end == std::string_view::npos) return unsupported("\\p without {");
+    if (pos_ >= in_.size() || in_[pos_] != '{' || end == std::string_view::npos)
+      return unsupported("\\p without {");
     std::string_view name = in_.substr(pos_ + 1, end - pos_ - 1);
     pos_ = end + 1;
     if (name.starts_with('^')) {
@@ -220,7 +226,8 @@ class Translator {
       while (digits.size() < max && pos_ < in_.size() && is_hex(in_[pos_])) digits += in_[pos_++];
       if (kind == 'u' && digits.size() != 4) return unsupported("\\u without four digits");
       // Here the original means one byte of a character.
-      if (kind == 'x' && digits.size() == 2 && digits[0] >= '8') return unsupported("\\x above 7F without braces");
+      if (kind == 'x' && digits.size() == 2 && digits[0] >= '8')
+        return unsupported("\\x above 7F without braces");
     }
     if (digits.empty() || digits.size() > 8) return unsupported("\\x without digits");
     for (const char c : digits) {
@@ -234,17 +241,39 @@ class Translator {
     const char c = in_[pos_ + 1];
     pos_ += 2;
     switch (c) {
-      case 's': negatable(kSpaces, false); return ok_status();
-      case 'S': negatable(kSpaces, true); return ok_status();
-      case 'w': negatable(kWord, false); return ok_status();
-      case 'W': negatable(kWord, true); return ok_status();
-      case 'd': atom("\\p{Nd}"); return ok_status();
-      case 'D': atom("\\P{Nd}"); return ok_status();
-      case 'h': negatable(kHex, false); return ok_status();
-      case 'H': negatable(kHex, true); return ok_status();
-      case 'b': word_border("(?:(?<=[W])(?![W])|(?<![W])(?=[W]))"); return ok_status();
-      case 'B': word_border("(?:(?<=[W])(?=[W])|(?<![W])(?![W]))"); return ok_status();
-      case 'v': atom("\\x{B}"); return ok_status();
+      case 's':
+        negatable(kSpaces, false);
+        return ok_status();
+      case 'S':
+        negatable(kSpaces, true);
+        return ok_status();
+      case 'w':
+        negatable(kWord, false);
+        return ok_status();
+      case 'W':
+        negatable(kWord, true);
+        return ok_status();
+      case 'd':
+        atom("\\p{Nd}");
+        return ok_status();
+      case 'D':
+        atom("\\P{Nd}");
+        return ok_status();
+      case 'h':
+        negatable(kHex, false);
+        return ok_status();
+      case 'H':
+        negatable(kHex, true);
+        return ok_status();
+      case 'b':
+        word_border("(?:(?<=[W])(?![W])|(?<![W])(?=[W]))");
+        return ok_status();
+      case 'B':
+        word_border("(?:(?<=[W])(?=[W])|(?<![W])(?![W]))");
+        return ok_status();
+      case 'v':
+        atom("\\x{B}");
+        return ok_status();
       case 'p':
       case 'P': {
         bool negative = c == 'P';
@@ -262,20 +291,49 @@ class Translator {
         atom(text);
         return ok_status();
       }
-      case 'n': case 'r': case 't': case 'f': case 'a': case 'e': case 'A': case 'z': case 'Z': case 'G': case 'K':
-      case 'R': case 'X': case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8':
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'a':
+      case 'e':
+      case 'A':
+      case 'z':
+      case 'Z':
+      case 'G':
+      case 'K':
+      case 'R':
+      case 'X':
+      case '0':
+      case '1':
+      case '2':
+      case '3':
+      case '4':
+      case '5':
+      case '6':
+      case '7':
+      case '8':
       case '9':
         atom(std::string{'\\', c});
         return ok_status();
-      case 'k': case 'g': {
+      case 'k':
+      case 'g': {
         const std::size_t end = at("<") ? in_.find('>', pos_) : std::string_view::npos;
         if (end == std::string_view::npos) return unsupported(std::string{'\\', c});
         atom(in_.substr(pos_ - 2, end + 3 - pos_));
         pos_ = end + 1;
         return ok_status();
       }
-      case 'N': case 'O': case 'y': case 'Y': case 'c': case 'C': case 'M': return unsupported(std::string{'\\', c});
-      default: break;
+      case 'N':
+      case 'O':
+      case 'y':
+      case 'Y':
+      case 'c':
+      case 'C':
+      case 'M':
+        return unsupported(std::string{'\\', c});
+      default:
+        break;
     }
     pos_ -= 1;  // an escaped literal
     return literal([this](std::string_view text) { atom(text); });
@@ -284,7 +342,9 @@ class Translator {
   template <class Put>
   Status literal(Put put) {
     std::size_t size = 1;
-    while (pos_ + size < in_.size() && (static_cast<unsigned char>(in_[pos_ + size]) & 0xC0) == 0x80) ++size;
+    while (pos_ + size < in_.size() &&
+           (static_cast<unsigned char>(in_[pos_ + size]) & 0xC0) == 0x80)
+      ++size;
     const std::string_view text = in_.substr(pos_, size);
     pos_ += size;
     const bool plain = size > 1 || is_letter(text[0]) || is_digit(text[0]);
@@ -295,7 +355,10 @@ class Translator {
   void word_border(std::string_view form) {
     std::string text;
     for (const char c : form) {
-      if (c == 'W') text += kWord; else text += c;
+      if (c == 'W')
+        text += kWord;
+      else
+        text += c;
     }
     atom(text);
   }
@@ -350,21 +413,40 @@ class Translator {
     const char c = in_[pos_ + 1];
     pos_ += 2;
     switch (c) {
-      case 's': out_ += kSpaces; return ok_status();
-      case 'S': out_ += kNonSpaces; return ok_status();
-      case 'w': out_ += kWord; return ok_status();
-      case 'd': out_ += "\\p{Nd}"; return ok_status();
-      case 'D': out_ += "\\P{Nd}"; return ok_status();
-      case 'h': out_ += kHex; return ok_status();
-      case 'H': out_ += kNonHex; return ok_status();
-      case 'v': out_ += "\\x{B}"; return ok_status();
+      case 's':
+        out_ += kSpaces;
+        return ok_status();
+      case 'S':
+        out_ += kNonSpaces;
+        return ok_status();
+      case 'w':
+        out_ += kWord;
+        return ok_status();
+      case 'd':
+        out_ += "\\p{Nd}";
+        return ok_status();
+      case 'D':
+        out_ += "\\P{Nd}";
+        return ok_status();
+      case 'h':
+        out_ += kHex;
+        return ok_status();
+      case 'H':
+        out_ += kNonHex;
+        return ok_status();
+      case 'v':
+        out_ += "\\x{B}";
+        return ok_status();
       case 'p':
       case 'P': {
         bool negative = c == 'P';
         FLOTILLA_TRY(const std::string name, property(&negative));
         const NamedSet* set = named_set(name);
         if (set && negative) return unsupported("\\P{" + name + "} in a bracket expression");
-        if (set) out_ += set->set; else out_ += (negative ? "\\P{" : "\\p{") + name + "}";
+        if (set)
+          out_ += set->set;
+        else
+          out_ += (negative ? "\\P{" : "\\p{") + name + "}";
         return ok_status();
       }
       case 'x':
@@ -373,14 +455,35 @@ class Translator {
         out_ += text;
         return ok_status();
       }
-      case 'n': case 'r': case 't': case 'f': case 'a': case 'e': case 'b': case '0': case '1': case '2': case '3':
-      case '4': case '5': case '6': case '7':
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'a':
+      case 'e':
+      case 'b':
+      case '0':
+      case '1':
+      case '2':
+      case '3':
+      case '4':
+      case '5':
+      case '6':
+      case '7':
         out_ += '\\';
         out_ += c;
         return ok_status();
-      case 'W': case 'R': case 'X': case 'N': case 'O': case 'c': case 'C': case 'M':
+      case 'W':
+      case 'R':
+      case 'X':
+      case 'N':
+      case 'O':
+      case 'c':
+      case 'C':
+      case 'M':
         return unsupported(std::string("the bracket expression with \\") += c);
-      default: break;
+      default:
+        break;
     }
     pos_ -= 1;
     return literal([this](std::string_view text) { out_ += text; });

@@ -1,5 +1,6 @@
-// Translates the regular expressions of tokenizer.json, which are written for Oniguruma (Ruby syntax, UTF-8), into
-// PCRE2 syntax with the same meaning. Where no such expression exists the error is kUnsupported and names the part.
+// Translates the regular expressions of tokenizer.json, which are written for Oniguruma (Ruby
+// syntax, UTF-8), into PCRE2 syntax with the same meaning. Where no such expression exists the
+// error is kUnsupported and names the part.
 #pragma once
 
 #include <string>

@@ -30,7 +30,9 @@ struct Cursor {
     while (!at_end(p) && (cls(p) & none) == 0) p = next(p);
     return p;
   }
-  bool is_newline(std::size_t p) const { return byte(p) == '\n' || (byte(p) == '\r' && !at_end(p)); }
+  bool is_newline(std::size_t p) const {
+    return byte(p) == '\n' || (byte(p) == '\r' && !at_end(p));
+  }
 };
 
 // 's 't 're 've 'm 'll 'd; the end, or kNone. Without case also the long s, which folds to s.
@@ -49,10 +51,11 @@ std::size_t contraction(const Cursor& in, std::size_t p, bool any_case) {
   return kNone;
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ ; without `newlines` only the last two. kNone when p is at no white space.
+// \s*[\r\n]+|\s+(?!\S)|\s+ ; without `newlines` only the last two. kNone when p is at no white
+// space.
 std::size_t white_space(const Cursor& in, std::size_t p, bool newlines) {
   std::size_t end = p;
-  std::size_t last = p;          // begin of the last character of the run
+  std::size_t last = p;             // begin of the last character of the run
   std::size_t newline_end = kNone;  // behind the last newline of the run
   while (!in.at_end(end) && (in.cls(end) & kSpace) != 0) {
     last = end;
@@ -143,7 +146,8 @@ std::size_t scan_o200k(std::string_view text, std::size_t* begin) {
     return suffix == kNone ? end : suffix;
   }
   if (const std::size_t end = in.run(p, kNumber, 3); end != p) return end;
-  if (const std::size_t end = symbols(in, p, kSpace | kLetter | kNumber, "\r\n/"); end != kNone) return end;
+  if (const std::size_t end = symbols(in, p, kSpace | kLetter | kNumber, "\r\n/"); end != kNone)
+    return end;
   return white_space(in, p, true);
 }
 
@@ -157,7 +161,9 @@ std::size_t scan_numbers(std::string_view text, std::size_t* begin) {
   return in.run(*begin, kNumber, 3);
 }
 
-bool is_deepseek_cjk(char32_t c) { return (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x30FF); }
+bool is_deepseek_cjk(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x3040 && c <= 0x30FF);
+}
 
 std::size_t scan_deepseek_cjk(std::string_view text, std::size_t* begin) {
   std::size_t p = *begin;
@@ -249,7 +255,8 @@ constexpr Known kKnown[] = {
     // DeepSeek V3 and V4, three steps
     {R"(\p{N}{1,3})", scan_numbers},
     {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", scan_deepseek_cjk},
-    {"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    {"[!\"#$%&'()*+,\\-./"
+     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
      " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
      scan_deepseek_words},
 };

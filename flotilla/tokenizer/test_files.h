@@ -31,19 +31,21 @@ inline std::string make_file(const FileParts& parts) {
   for (std::size_t i = 0; i < parts.vocab.size(); ++i) vocab[parts.vocab[i]] = i;
   boost::json::array merges;
   for (const auto& [left, right] : parts.merges) merges.push_back({left, right});
-  return R"({"version":"1.0","truncation":{"max_length":1},"padding":{"x":1},"added_tokens":[)" + parts.added +
-         R"(],"normalizer":)" + parts.normalizer + R"(,"pre_tokenizer":)" + parts.pre_tokenizer +
-         R"(,"post_processor":)" + parts.post_processor + R"(,"decoder":)" + parts.decoder +
-         R"(,"model":{"type":"BPE",)" + parts.model_settings + R"("vocab":)" + boost::json::serialize(vocab) +
-         R"(,"merges":)" + boost::json::serialize(merges) + "}}";
+  return R"({"version":"1.0","truncation":{"max_length":1},"padding":{"x":1},"added_tokens":[)" +
+         parts.added + R"(],"normalizer":)" + parts.normalizer + R"(,"pre_tokenizer":)" +
+         parts.pre_tokenizer + R"(,"post_processor":)" + parts.post_processor + R"(,"decoder":)" +
+         parts.decoder + R"(,"model":{"type":"BPE",)" + parts.model_settings + R"("vocab":)" +
+         boost::json::serialize(vocab) + R"(,"merges":)" + boost::json::serialize(merges) + "}}";
 }
 
 inline std::string added_token(std::string_view content, std::string_view flags = "special") {
   const auto flag = [&](std::string_view name) {
-    return ",\"" + std::string(name) + "\":" + (flags.find(name) != std::string_view::npos ? "true" : "false");
+    return ",\"" + std::string(name) +
+           "\":" + (flags.find(name) != std::string_view::npos ? "true" : "false");
   };
-  return "{\"id\":0,\"content\":" + boost::json::serialize(boost::json::string(content)) + flag("single_word") +
-         flag("lstrip") + flag("rstrip") + flag("normalized") + flag("special") + "}";
+  return "{\"id\":0,\"content\":" + boost::json::serialize(boost::json::string(content)) +
+         flag("single_word") + flag("lstrip") + flag("rstrip") + flag("normalized") +
+         flag("special") + "}";
 }
 
 inline constexpr std::string_view kByteLevel =
@@ -52,7 +54,8 @@ inline constexpr std::string_view kByteLevel =
 // All 256 letters of the byte-level alphabet, ids by byte.
 inline std::vector<std::string> byte_level_vocab() {
   std::vector<std::string> vocab;
-  for (unsigned b = 0; b < 256; ++b) vocab.emplace_back(byte_level_char(static_cast<std::uint8_t>(b)));
+  for (unsigned b = 0; b < 256; ++b)
+    vocab.emplace_back(byte_level_char(static_cast<std::uint8_t>(b)));
   return vocab;
 }
 

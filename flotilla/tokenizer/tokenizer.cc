@@ -64,7 +64,8 @@ JoinedSpans join(std::span<const TextSpan> spans) {
 // One call of encode().
 class Encoding {
  public:
-  Encoding(const Tokenizer::Impl& impl, std::size_t max_tokens) : impl_(impl), max_tokens_(max_tokens) {}
+  Encoding(const Tokenizer::Impl& impl, std::size_t max_tokens)
+      : impl_(impl), max_tokens_(max_tokens) {}
 
   Result<std::vector<TokenId>> run(std::string_view text, std::string_view trust) {
     std::vector<TokenSplit> splits;
@@ -73,9 +74,9 @@ class Encoding {
       if (s.token) {
         FLOTILLA_TRY_STATUS(add(s.token->id));
       } else {
-        FLOTILLA_TRY_STATUS(
-            add_text(text.substr(s.begin, s.end - s.begin),
-                     trust.empty() ? trust : trust.substr(s.begin, s.end - s.begin), s.begin == 0));
+        FLOTILLA_TRY_STATUS(add_text(text.substr(s.begin, s.end - s.begin),
+                                     trust.empty() ? trust : trust.substr(s.begin, s.end - s.begin),
+                                     s.begin == 0));
       }
     }
     return std::move(ids_);
@@ -85,7 +86,8 @@ class Encoding {
   Status add(TokenId id) {
     ids_.push_back(id);
     if (max_tokens_ > 0 && ids_.size() > max_tokens_) {
-      return Error{ErrorCode::kContextLength, "the text has more than " + std::to_string(max_tokens_) + " tokens"};
+      return Error{ErrorCode::kContextLength,
+                   "the text has more than " + std::to_string(max_tokens_) + " tokens"};
     }
     return ok_status();
   }
@@ -106,7 +108,8 @@ class Encoding {
       if (s.token) {
         FLOTILLA_TRY_STATUS(add(s.token->id));
       } else {
-        FLOTILLA_TRY_STATUS(add_words({text.substr(s.begin, s.end - s.begin), at_start && s.begin == 0}));
+        FLOTILLA_TRY_STATUS(
+            add_words({text.substr(s.begin, s.end - s.begin), at_start && s.begin == 0}));
       }
     }
     return ok_status();
@@ -130,14 +133,16 @@ class Encoding {
   BpeBuffer bpe_;
 };
 
-Result<std::vector<TokenId>> encode_joined(const Tokenizer::Impl& impl, std::string_view text, std::string_view trust,
-                                           const EncodeOptions& options) {
-  if (!is_valid_utf8(text)) return Error{ErrorCode::kInvalidArgument, "the text is not well-formed UTF-8"};
+Result<std::vector<TokenId>> encode_joined(const Tokenizer::Impl& impl, std::string_view text,
+                                           std::string_view trust, const EncodeOptions& options) {
+  if (!is_valid_utf8(text))
+    return Error{ErrorCode::kInvalidArgument, "the text is not well-formed UTF-8"};
   FLOTILLA_TRY(std::vector<TokenId> ids, Encoding(impl, options.max_tokens).run(text, trust));
   ids = impl.post_processor.run(std::move(ids), options.add_special_tokens);
   if (options.max_tokens > 0 && ids.size() > options.max_tokens) {
     return Error{ErrorCode::kContextLength, "the text has " + std::to_string(ids.size()) +
-                                                " tokens; the limit is " + std::to_string(options.max_tokens)};
+                                                " tokens; the limit is " +
+                                                std::to_string(options.max_tokens)};
   }
   return ids;
 }
@@ -175,21 +180,24 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view text)
   FLOTILLA_TRY(impl->pre_tokenizer, PreTokenizer::parse(json::find(root, "pre_tokenizer")));
   FLOTILLA_TRY(impl->post_processor, PostProcessor::parse(json::find(root, "post_processor")));
   FLOTILLA_TRY(impl->decoder, Decoder::parse(json::find(root, "decoder")));
-  FLOTILLA_TRY(impl->added, AddedTokens::parse(json::find(root, "added_tokens"), file.vocab, impl->normalizer));
+  FLOTILLA_TRY(impl->added,
+               AddedTokens::parse(json::find(root, "added_tokens"), file.vocab, impl->normalizer));
   const auto is_control = [&](TokenId id) {
     const AddedToken* token = impl->added.by_id(id);
     return token != nullptr && token->is_control;
   };
-  FLOTILLA_TRY(impl->bpe,
-               Bpe::build(std::move(file), *model, is_control, impl->pre_tokenizer.ends_in_byte_level()));
+  FLOTILLA_TRY(impl->bpe, Bpe::build(std::move(file), *model, is_control,
+                                     impl->pre_tokenizer.ends_in_byte_level()));
   return std::make_shared<const Tokenizer>(std::move(impl));
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
+                                               const EncodeOptions& options) const {
   return encode_joined(*impl_, text, {}, options);
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::span<const TextSpan> spans, const EncodeOptions& options) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::span<const TextSpan> spans,
+                                               const EncodeOptions& options) const {
   const JoinedSpans joined = join(spans);
   return encode_joined(*impl_, joined.text, joined.trust, options);
 }
@@ -229,10 +237,13 @@ std::string Tokenizer::token_bytes(TokenId id) const {
   return token ? impl_->decoder.middle_bytes(*token) : std::string{};
 }
 
-std::optional<std::string_view> Tokenizer::Impl::token_to_decode(TokenId id, bool skip_special_tokens) const {
+std::optional<std::string_view> Tokenizer::Impl::token_to_decode(TokenId id,
+                                                                 bool skip_special_tokens) const {
   if (const AddedToken* token = added.by_id(id)) {
-    // Skipping goes by the string: a control token that the normalizer changes is not recognised. So the reference.
-    if (skip_special_tokens && token->is_control && token->normalized_content == token->content) return std::nullopt;
+    // Skipping goes by the string: a control token that the normalizer changes is not recognised.
+    // So the reference.
+    if (skip_special_tokens && token->is_control && token->normalized_content == token->content)
+      return std::nullopt;
     return token->normalized_content;
   }
   return bpe.vocab().token(id);

@@ -1,4 +1,5 @@
-// A tokenizer read from a Hugging Face tokenizer.json. Immutable after load: every member is safe from any thread.
+// A tokenizer read from a Hugging Face tokenizer.json. Immutable after load: every member is safe
+// from any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ namespace flotilla::tokenizer {
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // run the post-processor (e.g. prepend <bos>)
-  std::size_t max_tokens = 0;      // 0: no limit; else kContextLength as soon as it is certain to be exceeded
+  std::size_t max_tokens =
+      0;  // 0: no limit; else kContextLength as soon as it is certain to be exceeded
 };
 
 class Tokenizer {
@@ -28,11 +30,13 @@ class Tokenizer {
   ~Tokenizer();
 
   // As the reference implementation encodes one string: added tokens match anywhere.
-  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  Result<std::vector<TokenId>> encode(std::string_view text,
+                                      const EncodeOptions& options = {}) const;
 
-  // The same for the concatenation of `spans`, except that added tokens marked special match only where all of their
-  // characters lie in trusted spans.
-  Result<std::vector<TokenId>> encode(std::span<const TextSpan> spans, const EncodeOptions& options = {}) const;
+  // The same for the concatenation of `spans`, except that added tokens marked special match only
+  // where all of their characters lie in trusted spans.
+  Result<std::vector<TokenId>> encode(std::span<const TextSpan> spans,
+                                      const EncodeOptions& options = {}) const;
 
   // As the reference decodes a whole sequence. Unknown ids are skipped.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
@@ -41,8 +45,8 @@ class Tokenizer {
   std::optional<TokenId> token_to_id(std::string_view token) const;
   std::optional<std::string_view> id_to_token(TokenId id) const;  // as written in the file
   bool is_special(TokenId id) const;                              // an added token marked special
-  // The bytes that `id` contributes in the middle of a text (after undoing byte level, byte fallback, metaspace);
-  // what logprobs report. Special tokens give their literal text.
+  // The bytes that `id` contributes in the middle of a text (after undoing byte level, byte
+  // fallback, metaspace); what logprobs report. Special tokens give their literal text.
   std::string token_bytes(TokenId id) const;
 
   struct Impl;
@@ -53,9 +57,9 @@ class Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
-// Turns a stream of ids into text pieces; the pieces joined equal Tokenizer::decode of all ids. Never emits half a
-// character: incomplete UTF-8 is held back, and replaced by U+FFFD only when it can no longer be completed.
-// Owned by one thread. The tokenizer must outlive it.
+// Turns a stream of ids into text pieces; the pieces joined equal Tokenizer::decode of all ids.
+// Never emits half a character: incomplete UTF-8 is held back, and replaced by U+FFFD only when it
+// can no longer be completed. Owned by one thread. The tokenizer must outlive it.
 class Detokenizer {
  public:
   Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens);

@@ -21,8 +21,8 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxValues = 2'000'000;
 
 bool is_member_of_interest(std::string_view key) {
-  for (const std::string_view known :
-       {"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"}) {
+  for (const std::string_view known : {"version", "added_tokens", "normalizer", "pre_tokenizer",
+                                       "post_processor", "decoder", "model"}) {
     if (key == known) return true;
   }
   return false;
@@ -51,7 +51,8 @@ class Handler {
       file.vocab = Vocab{};
       return true;
     }
-    if (mode_ == Mode::kVocab) return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
+    if (mode_ == Mode::kVocab)
+      return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
     if (mode_ == Mode::kMerges) return fail(e, bad_merge());
     return container(e);
   }
@@ -72,7 +73,8 @@ class Handler {
       begin_table(Mode::kSkip);
       return true;
     }
-    if (mode_ == Mode::kVocab) return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
+    if (mode_ == Mode::kVocab)
+      return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
     if (mode_ == Mode::kMerges) {
       if (depth_ != table_depth_) return fail(e, bad_merge());
       num_parts_ = 0;
@@ -192,9 +194,12 @@ class Handler {
         if (!count_value(e)) return false;
         push();
         return true;
-      case Mode::kVocab: return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
-      case Mode::kMerges: return fail(e, bad_merge());
-      case Mode::kSkip: return true;
+      case Mode::kVocab:
+        return fail(e, "model.vocab: the id of '" + key_ + "' is not an integer");
+      case Mode::kMerges:
+        return fail(e, bad_merge());
+      case Mode::kSkip:
+        return true;
     }
     return true;
   }
@@ -238,7 +243,8 @@ class Handler {
 Result<TokenizerFile> read_tokenizer_file(std::string_view json) {
   if (json.size() > kMaxTokenizerFileBytes) {
     return Error{ErrorCode::kTooLarge, "tokenizer of " + std::to_string(json.size()) +
-                                           " bytes exceeds the limit of " + std::to_string(kMaxTokenizerFileBytes)};
+                                           " bytes exceeds the limit of " +
+                                           std::to_string(kMaxTokenizerFileBytes)};
   }
   if (json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
   bj::parse_options options;
@@ -249,13 +255,15 @@ Result<TokenizerFile> read_tokenizer_file(std::string_view json) {
   bj::error_code ec;
   const std::size_t read = parser.write_some(false, json.data(), json.size(), ec);
   if (handler.error) return *handler.error;
-  if (!ec && json.find_first_not_of(" \t\r\n", read) != std::string_view::npos) ec = bj::error::extra_data;
+  if (!ec && json.find_first_not_of(" \t\r\n", read) != std::string_view::npos)
+    ec = bj::error::extra_data;
   if (ec) {
     return Error{ErrorCode::kInvalidArgument,
                  "tokenizer is invalid JSON at byte " + std::to_string(read) + ": " + ec.message()};
   }
   handler.file.root = handler.stack.release();
-  if (!handler.file.root.is_object()) return Error{ErrorCode::kInvalidArgument, "tokenizer is not a JSON object"};
+  if (!handler.file.root.is_object())
+    return Error{ErrorCode::kInvalidArgument, "tokenizer is not a JSON object"};
   handler.file.vocab.seal();
   return std::move(handler.file);
 }

@@ -1,5 +1,5 @@
-// Reads tokenizer.json as a stream: the large tables of the model go straight into compact form, the rest becomes a
-// JSON value. A file of 32 MB needs about that much memory on the way.
+// Reads tokenizer.json as a stream: the large tables of the model go straight into compact form,
+// the rest becomes a JSON value. A file of 32 MB needs about that much memory on the way.
 #pragma once
 
 #include <boost/json/value.hpp>

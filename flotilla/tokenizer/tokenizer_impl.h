@@ -22,7 +22,8 @@ struct Tokenizer::Impl {
   AddedTokens added;
   Bpe bpe;
 
-  // The string that stands for `id` at the begin of decoding; nullopt when it is unknown or to be skipped.
+  // The string that stands for `id` at the begin of decoding; nullopt when it is unknown or to be
+  // skipped.
   std::optional<std::string_view> token_to_decode(TokenId id, bool skip_special_tokens) const;
 };
 

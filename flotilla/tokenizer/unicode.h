@@ -1,6 +1,5 @@
-// What the tokenizer needs to know about characters: classes of code points and UTF-8 walking. Data of utf8proc
-// (Unicode 15 in release 2.8).
-// Every function is safe from any thread.
+// What the tokenizer needs to know about characters: classes of code points and UTF-8 walking. Data
+// of utf8proc (Unicode 15 in release 2.8). Every function is safe from any thread.
 #pragma once
 
 #include <array>
@@ -11,7 +10,8 @@
 
 namespace flotilla::tokenizer {
 
-// A set of these; every assigned character has exactly one of the first seven at most, kSpace comes on top.
+// A set of these; every assigned character has exactly one of the first seven at most, kSpace comes
+// on top.
 using CharClass = std::uint8_t;
 inline constexpr CharClass kUpper = 1;        // Lu, Lt
 inline constexpr CharClass kLower = 2;        // Ll
@@ -55,7 +55,9 @@ inline DecodedChar decode_char(const char* p) {
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xE0) return {(lead & 0x1Fu) << 6 | (byte(1) & 0x3Fu), 2};
   if (lead < 0xF0) return {(lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu), 3};
-  return {(lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 | (byte(3) & 0x3Fu), 4};
+  return {
+      (lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 | (byte(3) & 0x3Fu),
+      4};
 }
 // Start of the character that ends before `end`; `end` > 0 and on a character border.
 inline std::size_t previous_char(std::string_view text, std::size_t end) {

@@ -1,5 +1,6 @@
-// Joins bytes to characters. Bytes that can no longer become one are replaced by U+FFFD, one for each maximal part of
-// a character, as the Unicode standard recommends; bytes that still can are held back.
+// Joins bytes to characters. Bytes that can no longer become one are replaced by U+FFFD, one for
+// each maximal part of a character, as the Unicode standard recommends; bytes that still can are
+// held back.
 #pragma once
 
 #include <string>

@@ -40,7 +40,8 @@ void Vocab::add(std::string_view token, TokenId id) {
     return;
   }
   slots_[slot] = static_cast<std::uint32_t>(entries_.size());
-  entries_.push_back({static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(token.size()), id, hash});
+  entries_.push_back({static_cast<std::uint32_t>(text_.size()),
+                      static_cast<std::uint32_t>(token.size()), id, hash});
   text_ += token;
   longest_ = std::max(longest_, token.size());
 }
@@ -64,7 +65,8 @@ std::optional<TokenId> Vocab::find(std::string_view token) const {
 }
 
 std::optional<std::string_view> Vocab::token(TokenId id) const {
-  if (id < 0 || static_cast<std::size_t>(id) >= by_id_.size() || by_id_[static_cast<std::size_t>(id)] == kEmpty) {
+  if (id < 0 || static_cast<std::size_t>(id) >= by_id_.size() ||
+      by_id_[static_cast<std::size_t>(id)] == kEmpty) {
     return std::nullopt;
   }
   return text_of(entries_[by_id_[static_cast<std::size_t>(id)]]);

@@ -32,7 +32,8 @@ bool read_line(std::FILE* file, std::string& line) {
 }
 
 // The text by the stream must equal the text at once.
-std::string decode_both_ways(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip) {
+std::string decode_both_ways(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
+                             bool skip) {
   Detokenizer stream(tokenizer, skip);
   std::string pieces;
   for (const TokenId id : ids) pieces += stream.push(id);
@@ -46,13 +47,15 @@ bj::value answer(const Tokenizer& tokenizer, const bj::value& question) {
   bj::array out;
   if (question.is_string()) {
     for (const bool special : {true, false}) {
-      auto encoded = tokenizer.encode(std::string_view(question.get_string()), {.add_special_tokens = special});
+      auto encoded = tokenizer.encode(std::string_view(question.get_string()),
+                                      {.add_special_tokens = special});
       if (!encoded.ok()) return bj::string(to_string(encoded.error()));
       ids = *encoded;
       out.push_back(bj::value_from(ids));
     }
   } else {
-    for (const bj::value& id : question.as_array()) ids.push_back(static_cast<TokenId>(id.to_number<int>()));
+    for (const bj::value& id : question.as_array())
+      ids.push_back(static_cast<TokenId>(id.to_number<int>()));
   }
   out.push_back(bj::string(decode_both_ways(tokenizer, ids, false)));
   out.push_back(bj::string(decode_both_ways(tokenizer, ids, true)));

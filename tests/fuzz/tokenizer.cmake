@@ -1,0 +1,1 @@
+flotilla_fuzzer(tokenizer tokenizer_fuzz.cc DEPS base json tokenizer)
