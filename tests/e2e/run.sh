@@ -11,10 +11,11 @@ for program in flotilla flotilla-coordinator; do
   [ -x "$FLOTILLA_BIN/$program" ] || { echo "$FLOTILLA_BIN/$program is missing: build it first" >&2; exit 1; }
 done
 
-stamp=$here/npm/node_modules/.installed
-if ! cmp -s "$here/npm/package-lock.json" "$stamp"; then
+# As tests/npm/install.sh does for all folders.
+wanted=$(sha256sum "$here/npm/package-lock.json" | cut -d' ' -f1)
+if [ "$(cat "$here/npm/node_modules/.installed" 2>/dev/null)" != "$wanted" ]; then
   (cd "$here/npm" && npm ci --no-audit --no-fund --loglevel=error)
-  cp "$here/npm/package-lock.json" "$stamp"
+  echo "$wanted" >"$here/npm/node_modules/.installed"
 fi
 
 files=("$@")
