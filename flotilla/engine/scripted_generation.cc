@@ -79,7 +79,7 @@ ScriptedGeneration::ScriptedGeneration(RequestId id, std::shared_ptr<const Prepa
       max_tokens_(limit_of(*job_, script)),
       decoder_(new Decoder),
       pipeline_(job_->job, static_cast<std::int64_t>(job_->prompt_ids.size()),
-                chat::make_output_parser(script.syntax, job_->prompt_text + rule.prompt_suffix),
+                chat::make_output_parser(script.syntax, rule.prompt_suffix),
                 std::unique_ptr<TokenDecoder>(decoder_)) {}
 
 void ScriptedGeneration::start(Instant now) {

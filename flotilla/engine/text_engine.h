@@ -93,7 +93,8 @@ using EventSink = std::function<bool(TokenEvent)>;
 struct PreparedJob {
   ChatJob job;
   std::vector<TokenId> prompt_ids;
-  std::string prompt_text;    // for the parser's start state and `--raw` tools; never logged
+  std::string prompt_text;    // never logged
+  std::string prompt_tail;    // what follows the last text of a user or tool: where a parser starts
   std::string prompt_digest;  // hex SHA-256 of the ids as little-endian int32
 };
 

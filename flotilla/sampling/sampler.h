@@ -60,7 +60,7 @@ class Sampler {
   bool adjusts() const;
   void adjust(std::span<float> values) const;
 
-  const SamplingParams params_;
+  SamplingParams params_;
   std::unordered_set<TokenId> seen_;  // prompt and output; only with a repetition penalty
   std::unordered_map<TokenId, std::int32_t> counts_;  // of the output
   std::uint64_t index_ = 0;

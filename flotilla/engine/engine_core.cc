@@ -1,0 +1,258 @@
+#include "flotilla/engine/engine_core.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "flotilla/base/check.h"
+#include "flotilla/log/log.h"
+#include "flotilla/sampling/logprobs.h"
+
+namespace flotilla::engine {
+
+EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& layout,
+                       std::unique_ptr<StepRunner> runner,
+                       std::shared_ptr<const OutputFactory> outputs)
+    : options_(options),
+      pool_(options.kv_bytes),
+      runner_(std::move(runner)),
+      outputs_(std::move(outputs)),
+      scheduler_(options.scheduler, layout, pool_) {}
+
+EngineCore::~EngineCore() = default;
+
+Result<EngineCore::Generation> EngineCore::make_generation(std::shared_ptr<const PreparedJob> job,
+                                                           EventSink sink) const {
+  const ChatJob& chat = job->job;
+  const auto num_prompt = static_cast<std::int64_t>(job->prompt_ids.size());
+  FLOTILLA_TRY_STATUS(
+      sampling::validate(chat.sampling, static_cast<std::int64_t>(options_.vocab_size)));
+  const std::int64_t room = options_.context_length - num_prompt;
+  if (num_prompt == 0 || room < 1) {
+    return Error{ErrorCode::kContextLength, "prompt of " + std::to_string(num_prompt) +
+                                                " tokens does not fit the context of " +
+                                                std::to_string(options_.context_length)};
+  }
+  const auto in_vocabulary = [this](TokenId id) {
+    return id >= 0 && static_cast<std::size_t>(id) < options_.vocab_size;
+  };
+  if (!std::all_of(job->prompt_ids.begin(), job->prompt_ids.end(), in_vocabulary) ||
+      !std::all_of(chat.resume_ids.begin(), chat.resume_ids.end(), in_vocabulary)) {
+    return Error{ErrorCode::kInvalidArgument, "a token id is outside the vocabulary"};
+  }
+  std::vector<TokenId> stop_ids;
+  if (!chat.ignore_eos) stop_ids = options_.eos_ids;
+  stop_ids.insert(stop_ids.end(), chat.stop_token_ids.begin(), chat.stop_token_ids.end());
+  std::erase_if(stop_ids, [&](TokenId id) { return !in_vocabulary(id); });
+  std::unique_ptr<OutputPipeline> output = outputs_->make_output(*job);
+  sampling::Sampler sampler(chat.sampling, job->prompt_ids);
+  const std::int64_t max_tokens = chat.max_tokens > 0 ? std::min(room, chat.max_tokens) : room;
+  return Generation{.job = std::move(job),
+                    .sink = std::move(sink),
+                    .sampler = std::move(sampler),
+                    .output = std::move(output),
+                    .stop_ids = std::move(stop_ids),
+                    .max_tokens = max_tokens};
+}
+
+void EngineCore::accept(RequestId id, std::shared_ptr<const PreparedJob> job, EventSink sink) {
+  Result<Generation> made = Error{ErrorCode::kInternal, ""};
+  try {
+    made = make_generation(job, sink);
+  } catch (const std::exception& error) {
+    made = Error{ErrorCode::kInternal, error.what()};
+  }
+  if (!made.ok()) {
+    TokenEvent event;
+    event.request = id;
+    event.finish = Finish{.reason = FinishReason::kError, .error = made.error()};
+    event.finish->usage.prompt_tokens = static_cast<std::int64_t>(job->prompt_ids.size());
+    finished_.push_back(id);
+    try {
+      sink(std::move(event));
+    } catch (const std::exception& error) {
+      log::error("event_sink_failed", {{"request", id.value}, {"what", error.what()}});
+    }
+    return;
+  }
+  prompt_tokens_total_ += job->prompt_ids.size();
+  std::vector<TokenId> tokens = job->prompt_ids;
+  const std::vector<TokenId>& resumed = job->job.resume_ids;
+  tokens.insert(tokens.end(), resumed.begin(), resumed.end());
+  Generation& generation = generations_.emplace(id, std::move(made).value()).first->second;
+  scheduler_.add(id, job->job.tenant, std::move(tokens));
+  try {
+    for (const TokenId token : resumed) {
+      if (generation.output->finished()) break;
+      take_token(generation, token, std::nullopt);
+    }
+  } catch (const std::exception& error) {
+    generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
+  }
+  if (!resumed.empty()) emit(id, generation);
+  collect_finished();
+}
+
+void EngineCore::cancel(RequestId id) {
+  const auto it = generations_.find(id);
+  if (it == generations_.end()) return;
+  it->second.output->finish(FinishReason::kCancelled);
+  emit(id, it->second);
+  collect_finished();
+}
+
+void EngineCore::resume_output(RequestId id) { scheduler_.set_reader_full(id, false); }
+
+EngineCore::StepOutcome EngineCore::step() {
+  const std::vector<ScheduledRow> rows = scheduler_.schedule();
+  if (rows.empty()) {
+    Sequence* stuck = scheduler_.stuck();
+    if (stuck == nullptr) return StepOutcome::kIdle;
+    fail(stuck->id, Error{ErrorCode::kResourceExhausted,
+                          "a sequence of " + std::to_string(stuck->tokens.size()) +
+                              " tokens does not fit the key-value memory of " +
+                              std::to_string(options_.kv_bytes) + " bytes"});
+    collect_finished();
+    return StepOutcome::kDone;
+  }
+  std::span<const float> logits;
+  std::optional<Error> failure;
+  try {
+    logits = runner_->run(rows);
+  } catch (const std::bad_alloc&) {
+    failure = Error{ErrorCode::kResourceExhausted, "out of memory in a step"};
+  } catch (const std::exception& error) {
+    failure = Error{ErrorCode::kModelFault, std::string("a step failed: ") + error.what()};
+  } catch (...) {
+    failure = Error{ErrorCode::kModelFault, "a step failed"};
+  }
+  if (failure) {
+    last_failure_ = failure->message;
+    std::vector<RequestId> ids;
+    for (const ScheduledRow& row : rows) ids.push_back(row.sequence->id);
+    for (const RequestId id : ids) fail(id, *failure);
+    collect_finished();
+    return StepOutcome::kFailed;
+  }
+  scheduler_.complete(rows);
+  sample_rows(rows, logits);
+  collect_finished();
+  return StepOutcome::kDone;
+}
+
+void EngineCore::sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits) {
+  const auto wanted = static_cast<std::size_t>(
+      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.wants_logits; }));
+  FLOTILLA_CHECK(logits.size() == wanted * options_.vocab_size,
+                 "the model returned logits of another size than was asked for");
+  std::size_t next = 0;
+  std::vector<RequestId> emitting;
+  for (const ScheduledRow& row : rows) {
+    if (!row.wants_logits) continue;
+    const std::span<const float> values =
+        logits.subspan(next++ * options_.vocab_size, options_.vocab_size);
+    Sequence& sequence = *row.sequence;
+    Generation& generation = generations_.at(sequence.id);
+    emitting.push_back(sequence.id);
+    // Whatever goes wrong with one row ends that request alone.
+    try {
+      sample_row(sequence, generation, values);
+    } catch (const std::exception& error) {
+      generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
+    }
+  }
+  for (const RequestId id : emitting) emit(id, generations_.at(id));
+}
+
+void EngineCore::sample_row(Sequence& sequence, Generation& generation,
+                            std::span<const float> logits) {
+  const ChatJob& job = generation.job->job;
+  std::span<const TokenId> banned;
+  if (generation.output->num_tokens() < job.min_tokens) banned = generation.stop_ids;
+  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_);
+  if (!token.ok()) {
+    generation.output->finish(FinishReason::kError, token.error());
+    return;
+  }
+  std::optional<TokenLogprob> logprob;
+  if (job.top_logprobs >= 0) logprob = make_logprob(logits, *token, job.top_logprobs);
+  sequence.tokens.push_back(*token);
+  ++completion_tokens_total_;
+  take_token(generation, *token, std::move(logprob));
+}
+
+void EngineCore::take_token(Generation& generation, TokenId id,
+                            std::optional<TokenLogprob> logprob) {
+  OutputPipeline& output = *generation.output;
+  generation.sampler.accept(id);
+  const bool ends = std::find(generation.stop_ids.begin(), generation.stop_ids.end(), id) !=
+                    generation.stop_ids.end();
+  if (ends) {
+    output.push_end(id, std::move(logprob));
+    output.finish(FinishReason::kStop);
+  } else if (output.push(id, std::move(logprob))) {
+    output.finish(FinishReason::kStop);
+  } else if (output.num_tokens() >= generation.max_tokens) {
+    output.finish(FinishReason::kLength);
+  }
+}
+
+TokenLogprob EngineCore::make_logprob(std::span<const float> logits, TokenId id, int num_top) {
+  const sampling::RowLogprobs row = sampling::row_logprobs(logits, id, num_top, scratch_);
+  TokenLogprob out{.id = id, .logprob = row.chosen, .bytes = outputs_->token_bytes(id)};
+  for (const auto& [top_id, logprob] : row.top) {
+    out.top.push_back({.id = top_id, .logprob = logprob, .bytes = outputs_->token_bytes(top_id)});
+  }
+  return out;
+}
+
+void EngineCore::emit(RequestId id, Generation& generation) {
+  if (!generation.output->has_event()) return;
+  bool wants_more = true;
+  try {
+    wants_more = generation.sink(generation.output->take_event(id));
+  } catch (const std::exception& error) {
+    log::error("event_sink_failed", {{"request", id.value}, {"what", error.what()}});
+    generation.output->finish(FinishReason::kCancelled);  // nobody is left to tell
+  }
+  const bool finished = generation.output->finished();
+  if (finished) {
+    scheduler_.remove(id);
+    finished_.push_back(id);
+  } else if (!wants_more) {
+    scheduler_.set_reader_full(id, true);
+  }
+}
+
+void EngineCore::fail(RequestId id, Error error) {
+  Generation& generation = generations_.at(id);
+  generation.output->finish(FinishReason::kError, std::move(error));
+  emit(id, generation);
+}
+
+void EngineCore::collect_finished() {
+  for (const RequestId id : finished_) generations_.erase(id);
+}
+
+void EngineCore::end_all(const Error& error) {
+  std::vector<RequestId> ids;
+  for (const auto& [id, generation] : generations_) ids.push_back(id);
+  for (const RequestId id : ids) fail(id, error);
+  collect_finished();
+}
+
+std::vector<RequestId> EngineCore::take_finished() { return std::exchange(finished_, {}); }
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats;
+  stats.num_running = static_cast<std::uint32_t>(scheduler_.num_running());
+  stats.num_waiting = static_cast<std::uint32_t>(scheduler_.num_waiting());
+  stats.kv_bytes_used = pool_.used_bytes();
+  stats.kv_bytes_total = pool_.budget_bytes();
+  stats.prompt_tokens_total = prompt_tokens_total_;
+  stats.completion_tokens_total = completion_tokens_total_;
+  return stats;
+}
+
+}  // namespace flotilla::engine

@@ -1,0 +1,97 @@
+// The batching engine without its thread: accept, step, emit. Engine runs it; tests step it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flotilla/engine/output_pipeline.h"
+#include "flotilla/engine/scheduler.h"
+#include "flotilla/engine/step_runner.h"
+#include "flotilla/engine/text_engine.h"
+#include "flotilla/sampling/sampler.h"
+
+namespace flotilla::engine {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  std::size_t kv_bytes = std::size_t{256} << 20;
+  std::int64_t context_length = 0;
+  std::size_t vocab_size = 0;
+  std::vector<TokenId> eos_ids;
+  std::int64_t max_waiting = 256;  // requests beyond those that may run; more are refused
+  std::string model;               // for messages
+};
+
+// What the engine needs of tokenizer and parser. Thread-safe.
+class OutputFactory {
+ public:
+  virtual ~OutputFactory() = default;
+  virtual std::unique_ptr<OutputPipeline> make_output(const PreparedJob& job) const = 0;
+  virtual std::string token_bytes(TokenId id) const = 0;  // for logprobs
+};
+
+// Owned by one thread; sinks run on it.
+class EngineCore {
+ public:
+  EngineCore(const EngineOptions& options, const state::StateLayout& layout,
+             std::unique_ptr<StepRunner> runner, std::shared_ptr<const OutputFactory> outputs);
+  ~EngineCore();  // requests that are left get no finish; see end_all()
+
+  enum class StepOutcome { kIdle, kDone, kFailed };
+
+  void accept(RequestId id, std::shared_ptr<const PreparedJob> job, EventSink sink);
+  void cancel(RequestId id);
+  void resume_output(RequestId id);
+  // Schedules, runs, samples, emits. kFailed: the device threw; the requests of the step have
+  // failed, the others are as before.
+  StepOutcome step();
+  bool has_work() const { return scheduler_.has_runnable(); }
+  // Ends every request with `error`.
+  void end_all(const Error& error);
+
+  const std::string& last_failure() const { return last_failure_; }
+  EngineStats stats() const;
+  std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
+  void check_integrity() const { scheduler_.check_integrity(); }
+  // The ids that finished since the last call.
+  std::vector<RequestId> take_finished();
+
+ private:
+  struct Generation {
+    std::shared_ptr<const PreparedJob> job;
+    EventSink sink;
+    sampling::Sampler sampler;
+    std::unique_ptr<OutputPipeline> output;
+    std::vector<TokenId> stop_ids;  // end the output
+    std::int64_t max_tokens = 0;    // the context's end included
+  };
+
+  Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
+  void sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits);
+  void sample_row(Sequence& sequence, Generation& generation, std::span<const float> logits);
+  // Takes a generated token, new or fed again; finishes the output when it was the last.
+  void take_token(Generation& generation, TokenId id, std::optional<TokenLogprob> logprob);
+  TokenLogprob make_logprob(std::span<const float> logits, TokenId id, int num_top);
+  void emit(RequestId id, Generation& generation);
+  void fail(RequestId id, Error error);
+  void collect_finished();
+
+  const EngineOptions options_;
+  state::PagePool pool_;
+  std::unique_ptr<StepRunner> runner_;
+  const std::shared_ptr<const OutputFactory> outputs_;
+  Scheduler scheduler_;
+  std::map<RequestId, Generation> generations_;
+  sampling::SamplerScratch scratch_;
+  std::string last_failure_;
+  std::vector<RequestId> finished_;
+  std::uint64_t prompt_tokens_total_ = 0;
+  std::uint64_t completion_tokens_total_ = 0;
+};
+
+}  // namespace flotilla::engine

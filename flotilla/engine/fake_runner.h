@@ -1,0 +1,136 @@
+// A model for tests of scheduler and engine. It really keeps its state in the pages: every token is
+// written there, and the logits of a row are a hash of what the pages then hold. So an output is
+// right only if every position was computed once, in order, and no page was mixed up, dropped too
+// early or left dirty.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "flotilla/engine/engine_core.h"
+#include "flotilla/state/layer_state.h"
+
+namespace flotilla::engine {
+
+inline constexpr std::size_t kFakeVocab = 61;
+inline constexpr int kFakeWindow = 20;
+inline constexpr tensor::KvGeometry kFakeGeometry{.num_kv_heads = 1, .head_dim = 1};
+
+// A full and a window layer; a page of either is 256 bytes.
+inline state::StateLayout fake_layout() {
+  return {.layers = {state::PagedKv{kFakeGeometry}, state::WindowKv{kFakeGeometry, kFakeWindow},
+                     state::NoState{}}};
+}
+// Bytes of a pool in which a sequence of `blocks` blocks of 32 tokens has its full layer and
+// window.
+inline std::size_t fake_bytes(std::size_t pages) {
+  return pages * tensor::kv_page_bytes(kFakeGeometry);
+}
+
+class FakeRunner final : public StepRunner {
+ public:
+  // Called before each step; may throw.
+  std::function<void(std::span<const ScheduledRow>)> before_step;
+  // A row for which this is true gets a NaN.
+  std::function<bool(const Sequence&)> poison;
+  std::uint64_t steps = 0;
+  std::uint64_t tokens = 0;
+
+  std::span<const float> run(std::span<const ScheduledRow> rows) override {
+    ++steps;
+    if (before_step) before_step(rows);
+    logits_.clear();
+    for (const ScheduledRow& row : rows) {
+      tokens += static_cast<std::uint64_t>(row.count);
+      const Sequence& sequence = *row.sequence;
+      if (row.begin != sequence.state.num_positions())
+        throw std::logic_error("a gap in a sequence");
+      for (std::int64_t p = row.begin; p < row.begin + row.count; ++p) {
+        const auto token = static_cast<float>(sequence.tokens[static_cast<std::size_t>(p)] + 1);
+        for (int layer = 0; layer < 2; ++layer) *slot(sequence, layer, p) = token;
+      }
+      if (!row.wants_logits) continue;
+      append_logits(sequence, row.begin + row.count);
+    }
+    return logits_;
+  }
+
+  static std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  static float* slot(const Sequence& sequence, int layer, std::int64_t p) {
+    const tensor::KvView view = sequence.state.views()[static_cast<std::size_t>(layer)];
+    const std::int64_t block = p / tensor::kKvBlock - view.first_block;
+    if (block < 0 || block >= view.num_blocks) throw std::logic_error("no page for a position");
+    return view.pages[block] + p % tensor::kKvBlock;
+  }
+  void append_logits(const Sequence& sequence, std::int64_t end) {
+    std::uint64_t hash = 1;
+    for (std::int64_t p = 0; p < end; ++p) {
+      hash = mix(hash + std::bit_cast<std::uint32_t>(*slot(sequence, 0, p)));
+    }
+    for (std::int64_t p = std::max<std::int64_t>(0, end - kFakeWindow); p < end; ++p) {
+      hash = mix(hash + std::bit_cast<std::uint32_t>(*slot(sequence, 1, p)));
+    }
+    for (std::size_t i = 0; i < kFakeVocab; ++i) {
+      logits_.push_back(static_cast<float>(mix(hash + i) % 4096) / 512.0f);
+    }
+    if (poison && poison(sequence)) {
+      logits_.back() = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  std::vector<float> logits_;
+};
+
+// The text of token n is "n ".
+class FakeOutputs final : public OutputFactory {
+ public:
+  std::unique_ptr<OutputPipeline> make_output(const PreparedJob& job) const override {
+    class Decoder final : public TokenDecoder {
+      TokenText push(TokenId id) override {
+        return {.text = std::to_string(id) + " ", .special = {}};
+      }
+      std::string finish() override { return {}; }
+    };
+    return std::make_unique<OutputPipeline>(
+        job.job, static_cast<std::int64_t>(job.prompt_ids.size()),
+        chat::make_output_parser(chat::OutputSyntax::kPlain, ""), std::make_unique<Decoder>());
+  }
+  std::string token_bytes(TokenId id) const override { return std::to_string(id) + " "; }
+};
+
+inline EngineOptions fake_options() {
+  EngineOptions options;
+  options.kv_bytes = fake_bytes(4096);
+  options.context_length = 2000;
+  options.vocab_size = kFakeVocab;
+  options.eos_ids = {0};
+  options.model = "fake";
+  return options;
+}
+
+inline std::shared_ptr<PreparedJob> fake_job(std::uint64_t prompt_seed, std::size_t prompt_tokens,
+                                             std::int64_t max_tokens) {
+  auto job = std::make_shared<PreparedJob>();
+  for (std::size_t i = 0; i < prompt_tokens; ++i) {
+    job->prompt_ids.push_back(
+        static_cast<TokenId>(FakeRunner::mix(prompt_seed * 1000 + i) % kFakeVocab));
+  }
+  job->job.max_tokens = max_tokens;
+  job->job.ignore_eos = true;
+  job->job.sampling.temperature = 0;
+  return job;
+}
+
+}  // namespace flotilla::engine

@@ -1,0 +1,167 @@
+#include "flotilla/engine/model_engine.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "flotilla/backend/numerics.h"
+#include "flotilla/checkpoint/checkpoint.h"
+#include "flotilla/checkpoint/generation_defaults.h"
+#include "flotilla/checkpoint/model_digest.h"
+#include "flotilla/engine/engine.h"
+#include "flotilla/engine/model_runner.h"
+#include "flotilla/engine/text_assets.h"
+#include "flotilla/log/log.h"
+#include "flotilla/models/causal_lm.h"
+#include "flotilla/sampling/sampling_params.h"
+
+namespace flotilla::engine {
+namespace {
+
+constexpr std::size_t kDefaultKvBytes = std::size_t{2} << 30;  // when no limit is given
+constexpr std::int64_t kSmallestContext = 64;                  // less is not worth serving
+
+// Destroyed in reverse: the engine's thread ends before model and backend go.
+struct LoadedParts {
+  EngineInfo info;
+  std::shared_ptr<const TextAssets> assets;
+  std::unique_ptr<backend::Backend> backend;
+  std::unique_ptr<models::CausalLM> model;
+  std::unique_ptr<Engine> engine;
+};
+
+class ModelEngine final : public TextEngine {
+ public:
+  explicit ModelEngine(LoadedParts parts) : parts_(std::move(parts)) {}
+
+  const EngineInfo& info() const override { return parts_.info; }
+  Result<std::shared_ptr<const PreparedJob>> prepare(ChatJob job) const override {
+    FLOTILLA_TRY_STATUS(sampling::validate(job.sampling, parts_.info.vocab_size));
+    return parts_.assets->prepare(std::move(job), parts_.info.context_length);
+  }
+  Result<RequestId> submit(std::shared_ptr<const PreparedJob> job, EventSink sink) override {
+    return parts_.engine->submit(std::move(job), std::move(sink));
+  }
+  void cancel(RequestId request) override { parts_.engine->cancel(request); }
+  void resume_output(RequestId request) override { parts_.engine->resume_output(request); }
+  EngineStats stats() const override { return parts_.engine->stats(); }
+  bool healthy() const override { return parts_.engine->healthy(); }
+  std::string decode(std::span<const TokenId> ids) const override {
+    return parts_.assets->decode(ids);
+  }
+
+ private:
+  LoadedParts parts_;
+};
+
+std::string last_component(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::size_t slash = folder.find_last_of('/');
+  return slash == std::string::npos ? folder : folder.substr(slash + 1);
+}
+
+// Bytes for pages: as many as all sequences could use, within what the memory leaves.
+Result<std::size_t> kv_budget(const ModelEngineOptions& options, const SchedulerOptions& scheduler,
+                              const models::CausalLM& model, std::uint64_t weight_bytes,
+                              std::int64_t context) {
+  if (options.kv_bytes > 0) return static_cast<std::size_t>(options.kv_bytes);
+  const std::size_t useful = model.state_layout().peak_bytes(context, scheduler.prefill_chunk) *
+                             static_cast<std::size_t>(scheduler.max_sequences);
+  if (options.memory_cap_bytes == 0) return std::min(useful, kDefaultKvBytes);
+  if (weight_bytes >= options.memory_cap_bytes) {
+    return Error{ErrorCode::kResourceExhausted, "the weights take " + std::to_string(weight_bytes) +
+                                                    " bytes, the limit is " +
+                                                    std::to_string(options.memory_cap_bytes)};
+  }
+  return std::min<std::size_t>(useful, options.memory_cap_bytes - weight_bytes);
+}
+
+SamplingDefaults sampling_defaults(const checkpoint::GenerationDefaults& from) {
+  SamplingDefaults out;
+  out.temperature = from.temperature;
+  out.top_p = from.top_p;
+  out.top_k = from.top_k;
+  out.min_p = from.min_p;
+  out.repetition_penalty = from.repetition_penalty;
+  return out;
+}
+
+std::vector<TokenId> joined(std::vector<TokenId> ids, const std::vector<TokenId>& more,
+                            const std::vector<TokenId>& still_more) {
+  ids.insert(ids.end(), more.begin(), more.end());
+  ids.insert(ids.end(), still_more.begin(), still_more.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options) {
+  FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint,
+               checkpoint::Checkpoint::open(options.folder));
+  FLOTILLA_TRY(const checkpoint::GenerationDefaults defaults,
+               checkpoint::read_generation_defaults(options.folder, checkpoint.config()));
+  LoadedParts parts;
+  FLOTILLA_TRY(parts.assets, TextAssets::load(options.folder, checkpoint.config()));
+  // Hashing reads what loading maps: the second pass finds it in memory.
+  const LoadProgress half = [&](std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress(done, 2 * total);
+  };
+  FLOTILLA_TRY(const checkpoint::ModelDigest digest,
+               checkpoint::model_digest(options.folder, checkpoint::DigestMode::kCached, half));
+  FLOTILLA_TRY(parts.backend, backend::make_cpu_backend({.num_threads = options.num_threads,
+                                                         .target = options.target,
+                                                         .pack_weights = options.pack_weights}));
+  const LoadProgress second_half = [&](std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress(total + done, 2 * total);
+  };
+  FLOTILLA_TRY(parts.model, models::load_model(checkpoint, *parts.backend, second_half));
+  const models::ModelInfo& model = parts.model->info();
+
+  EngineOptions engine;
+  engine.scheduler = options.scheduler;
+  if (model.max_concurrent_sequences > 0) {
+    engine.scheduler.max_sequences =
+        std::min<std::int64_t>(engine.scheduler.max_sequences, model.max_concurrent_sequences);
+  }
+  std::int64_t context = model.context_length;
+  if (options.context_length > 0) context = std::min(context, options.context_length);
+  FLOTILLA_TRY(engine.kv_bytes, kv_budget(options, engine.scheduler, *parts.model,
+                                          checkpoint.tensor_bytes(), context));
+  const std::int64_t fits = parts.model->state_layout().max_length(
+      engine.kv_bytes, engine.scheduler.prefill_chunk, context);
+  if (fits < std::min(context, kSmallestContext)) {
+    return Error{ErrorCode::kResourceExhausted,
+                 "key-value memory of " + std::to_string(engine.kv_bytes) + " bytes holds only " +
+                     std::to_string(fits) + " tokens of model '" + options.folder + "'"};
+  }
+  engine.context_length = fits;
+  engine.vocab_size = static_cast<std::size_t>(model.vocab_size);
+  engine.eos_ids = joined(model.eos_ids, defaults.eos_ids, parts.assets->extra_stop_ids());
+  engine.max_waiting = options.max_waiting;
+  engine.model = options.name.empty() ? last_component(options.folder) : options.name;
+
+  parts.info = {.model = engine.model,
+                .family = model.family,
+                .model_digest = digest.hex,
+                .numerics_id = backend::numerics_id(*parts.backend),
+                .context_length = engine.context_length,
+                .max_concurrent = engine.scheduler.max_sequences,
+                .vocab_size = model.vocab_size,
+                .sampling_defaults = sampling_defaults(defaults),
+                .template_source = parts.assets->template_source(),
+                .template_problem = parts.assets->template_problem()};
+  if (!parts.info.template_problem.empty()) {
+    log::warn("chat_template_problem", {{"model", engine.model},
+                                        {"template", parts.info.template_source},
+                                        {"what", parts.info.template_problem}});
+  }
+  parts.engine = std::make_unique<Engine>(
+      engine, parts.model->state_layout(),
+      std::make_unique<ModelRunner>(*parts.model, *parts.backend), parts.assets);
+  second_half(checkpoint.tensor_bytes(), checkpoint.tensor_bytes());
+  return std::shared_ptr<TextEngine>(std::make_shared<ModelEngine>(std::move(parts)));
+}
+
+}  // namespace flotilla::engine
