@@ -1,10 +1,10 @@
 #include "flotilla/chat/gemma4_arguments.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "flotilla/base/text.h"
+#include "flotilla/chat/gemma4_scalars.h"
 
 namespace flotilla::chat {
 
@@ -20,65 +20,10 @@ constexpr std::size_t kMaxClosers = 64;  // bytes of brackets and blanks that ar
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-bool is_json_number(std::string_view text) {
-  std::size_t i = 0;
-  const auto digits = [&] {
-    const std::size_t start = i;
-    while (i < text.size() && is_digit(text[i])) ++i;
-    return i - start;
-  };
-  if (i < text.size() && text[i] == '-') ++i;
-  const std::size_t first = i;
-  const std::size_t whole = digits();
-  if (whole == 0 || (whole > 1 && text[first] == '0')) return false;
-  if (i < text.size() && text[i] == '.') {
-    ++i;
-    if (digits() == 0) return false;
-  }
-  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
-    ++i;
-    if (i < text.size() && (text[i] == '+' || text[i] == '-')) ++i;
-    // Exponents of four digits leave the range of doubles, and clients refuse them.
-    const std::size_t exponent = digits();
-    if (exponent == 0 || exponent > 2) return false;
-  }
-  return i == text.size() && text.size() <= 280;
-}
-
-void append_escaped(std::string& out, char c) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      break;
-    case '\\':
-      out += "\\\\";
-      break;
-    case '\n':
-      out += "\\n";
-      break;
-    case '\r':
-      out += "\\r";
-      break;
-    case '\t':
-      out += "\\t";
-      break;
-    default:
-      if (static_cast<unsigned char>(c) < 0x20) {
-        char code[8];
-        std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
-        out += code;
-      } else {
-        out += c;
-      }
-  }
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) append_escaped(out, c == kQuoteByte ? '"' : c);
-  return out + '"';
+std::string plain_quotes(std::string_view text) {
+  std::string out(text);
+  std::replace(out.begin(), out.end(), kQuoteByte, '"');
+  return out;
 }
 
 bool is_text_quote(char c) { return c == '"' || c == '\'' || c == '`'; }
@@ -151,21 +96,7 @@ void Gemma4Arguments::emit(std::string_view json) {
   if (muted_ == 0) output_ += json;
 }
 void Gemma4Arguments::emit_character(char c) {
-  if (muted_ == 0) append_escaped(output_, c);
-}
-
-void Gemma4Arguments::emit_scalar(std::string_view text) {
-  if (text == "true" || text == "True") {
-    emit("true");
-  } else if (text == "false" || text == "False") {
-    emit("false");
-  } else if (text == "null" || text == "None" || text.empty()) {
-    emit("null");
-  } else if (is_json_number(text)) {
-    emit(text);
-  } else {
-    emit(quoted(text));
-  }
+  if (muted_ == 0) append_json_character(output_, c);
 }
 
 void Gemma4Arguments::open(bool is_object) {
@@ -207,7 +138,7 @@ void Gemma4Arguments::start_key(std::string_view key) {
   }
   if (!frame.is_first) emit(",");
   frame.is_first = false;
-  emit(quoted(key));
+  emit(json_quoted(plain_quotes(key)));
   emit(":");
 }
 
@@ -387,11 +318,8 @@ bool Gemma4Arguments::step_bare() {
         text = trim_ascii(text.substr(0, text.size() - 1));
       }
     }
-    if (skipped) {
-      emit(quoted(text));
-    } else {
-      emit_scalar(text);
-    }
+    const std::string plain = plain_quotes(text);
+    emit(skipped ? json_quoted(plain) : json_scalar(plain));
     at_ = scan_ + skipped;
     value_done();
     return true;

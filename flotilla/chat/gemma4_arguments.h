@@ -58,7 +58,6 @@ class Gemma4Arguments {
 
   void emit(std::string_view json);
   void emit_character(char c);  // of a text, escaped
-  void emit_scalar(std::string_view text);
   void start_key(std::string_view key);
   void open(bool is_object);
   void close();

@@ -229,7 +229,7 @@ Value filter_groupby(Runtime& rt, const Value& self, const Args& args) {
     std::size_t end = i;
     while (end < items.size() && values_equal(items[end].key, items[i].key))
       members.push_back(items[end++].value);
-    // Reached as a pair and by name, as Jinja's named tuple.
+    // A plain pair: .grouper and .list of Jinja's named tuple are not there.
     Value list = Value::list(std::move(members));
     groups.push_back(Value::tuple({real_key(items[i].value), std::move(list)}));
     rt.charge(end - i + 2);
