@@ -46,8 +46,10 @@ Result<const bj::array*> read_components(const bj::value& component, std::string
 Result<char32_t> read_char(const bj::value& component, std::string_view key,
                            std::string_view where) {
   FLOTILLA_TRY(const std::string text, json::require_string(component, key, where));
-  if (!text.empty()) {
-    const auto [c, size] = decode_char(text.data());
+  if (!text.empty() && text.size() <= 4) {
+    char bytes[4] = {};
+    text.copy(bytes, sizeof bytes);
+    const auto [c, size] = decode_char(bytes);
     if (size == text.size()) return c;
   }
   const std::string path = json::join_path(where, key);

@@ -11,10 +11,9 @@ namespace {
 
 using namespace testing;
 
-constexpr std::
-    string_view
-        kMixed = "a\xC3\xA9\xE8\xB5\x8B\xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A"
-                 "\x80";  // aé赋😀👩‍🚀
+constexpr std::string_view kMixed =
+    "a\xC3\xA9\xE8\xB5\x8B\xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A"
+    "\x80";  // aé赋😀👩‍🚀
 
 std::shared_ptr<const Tokenizer> byte_level_tokenizer() {
   FileParts parts;

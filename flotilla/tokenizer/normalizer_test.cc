@@ -7,11 +7,14 @@
 #include <cstdlib>
 
 #include "flotilla/base/text.h"
+#include "flotilla/tokenizer/test_files.h"
 #include "flotilla/tokenizer/unicode_ages.h"
 #include "flotilla/tokenizer/unicode_forms.h"
 
 namespace flotilla::tokenizer {
 namespace {
+
+using testing::kIsSanitized;
 
 NormalizedText run(std::string_view json, std::string text, std::string trust = {}) {
   const boost::json::value value = boost::json::parse(json);
@@ -79,7 +82,7 @@ TEST(UnicodeForms, EqualTheLibraryForEveryCodePoint) {
       {{.compatible = true, .compose = true}, UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
   };
   for (const auto& [form, options] : forms) {
-    for (char32_t c = 0x21; c < 0x30000; ++c) {
+    for (char32_t c = 0x21; c < 0x30000; c += kIsSanitized ? 7 : 1) {
       if ((c >= 0xD800 && c <= 0xDFFF) || is_newer(c)) continue;
       std::string text = "a";
       append_utf8(text, c);

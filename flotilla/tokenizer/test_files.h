@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <boost/json.hpp>
 #include <memory>
@@ -14,6 +15,25 @@
 #include "flotilla/tokenizer/tokenizer.h"
 
 namespace flotilla::tokenizer::testing {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;  // some ten times slower
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+
+// What `work` takes of processor time: the machine may be busy with something else.
+template <class Work>
+double seconds_of(Work work) {
+  const auto now = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  };
+  const double begin = now();
+  work();
+  return now() - begin;
+}
 
 struct FileParts {
   std::vector<std::string> vocab;  // ids by position
