@@ -2,12 +2,16 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <ctime>
 #include <string>
 
 #include "flotilla/chat/chat_template.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::chat {
+
+// Processor time of this process: bounds on it hold on a busy machine too.
+inline double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline std::string joined(const SpanText& spans) {
   std::string text;

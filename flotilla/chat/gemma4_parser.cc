@@ -168,7 +168,7 @@ void Gemma4Parser::on_text(std::string_view text) {
     case State::kAfterArguments: {
       std::size_t at = 0;
       while (at < text.size() &&
-             std::string_view(" \t\r\n}])").find(text[at]) != std::string_view::npos)
+             std::string_view(" \t\n\v\f\r}])").find(text[at]) != std::string_view::npos)
         ++at;
       if (at == text.size()) return;
       enter_answer();

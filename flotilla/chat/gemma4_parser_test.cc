@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <chrono>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "flotilla/chat/chat_test_support.h"
 #include "flotilla/chat/output_parser.h"
 #include "flotilla/json/json.h"
 
@@ -213,6 +213,7 @@ const std::vector<Case>& hand_made() {
       {"<|tool_call>call:f{a:1}<|tool_call>call:g{}<turn|>",
        {"", "", {{"f", R"j({"a":1})j"}, {"g", "{}"}}}},
       {"<|tool_call>call:f{a:1}\nDone.<turn|>", {"Done.", "", {{"f", R"j({"a":1})j"}}}},
+      {"<|tool_call>call:f{}\f\v ]a", {"a", "", {{"f", "{}"}}}},
       // What is no call is shown.
       {"<|tool_call>what is this<tool_call|>ok", answer("<|tool_call>what is this<tool_call|>ok")},
       {"<|tool_call>call:<tool_call|>", answer("<|tool_call>call:<tool_call|>")},
@@ -388,7 +389,7 @@ TEST(Gemma4Parser, TenThousandMutationsEndWithJsonOrText) {
   std::mt19937 random(11);
   std::vector<std::string> outputs = recorded();
   for (const Case& one : hand_made()) outputs.push_back(one.output);
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   for (int round = 0; round < 10'000; ++round) {
     const std::string output = mutated(outputs[random() % outputs.size()], random);
     const std::vector<Piece> pieces = pieces_of(output);
@@ -403,7 +404,7 @@ TEST(Gemma4Parser, TenThousandMutationsEndWithJsonOrText) {
     }
     ASSERT_EQ(parse(cut(pieces, [&](std::size_t) { return random() % 3 == 0; })), whole) << output;
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(cpu_seconds() - start, 60);
 }
 
 TEST(Gemma4Parser, HostileOutputsTakeLinearTime) {
@@ -415,10 +416,9 @@ TEST(Gemma4Parser, HostileOutputsTakeLinearTime) {
         "a:x" + std::string(200'000, ']'), "a:<|\"|>" + quotes, "a:" + quotes, "a:[" + quotes,
         std::string(200'000, '"'), "a:'" + std::string(200'000, '\'')}) {
     const std::vector<Piece> pieces = pieces_of("<|tool_call>call:f{" + body + "<tool_call|>");
-    const auto start = std::chrono::steady_clock::now();
+    const double start = cpu_seconds();
     const Parsed parsed = parse(cut(pieces, [](std::size_t) { return true; }));
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10))
-        << body.substr(0, 20);
+    EXPECT_LT(cpu_seconds() - start, 15) << body.substr(0, 20);
     ASSERT_EQ(parsed.calls.size(), 1u);
     EXPECT_TRUE(json::parse(parsed.calls[0].arguments).ok()) << body.substr(0, 20);
   }

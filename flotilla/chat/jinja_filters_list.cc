@@ -93,7 +93,8 @@ Value filter_dictsort(Runtime& rt, const Value& self, const Args& args) {
 std::vector<Keyed> keyed_items(Runtime& rt, const Value& self, const Value* attribute,
                                bool case_sensitive) {
   std::vector<Keyed> items;
-  for (const Value& item : rt.iterate(self)->items) {
+  const ListPtr elements = rt.iterate(self);  // outlives the loop
+  for (const Value& item : elements->items) {
     rt.charge(2);
     if (!attribute || attribute->is_none()) {
       items.push_back({folded(rt, item, case_sensitive), item});
@@ -161,7 +162,8 @@ Value filter_sum(Runtime& rt, const Value& self, const Args& args) {
   const Value* attribute = args.get(0, "attribute");
   const Value* start = args.get(1, "start");
   Value total = start ? *start : Value::integer(0);
-  for (const Value& item : rt.iterate(self)->items) {
+  const ListPtr elements = rt.iterate(self);  // outlives the loop
+  for (const Value& item : elements->items) {
     const bool has_path = attribute && !attribute->is_none();
     total = apply_operator(rt, Operator::kAdd, total,
                            has_path ? rt.attribute_path(item, *attribute) : item);
@@ -175,7 +177,8 @@ Value filter_batch(Runtime& rt, const Value& self, const Args& args) {
   const Value* fill = args.get(1, "fill_with");
   std::vector<Value> rows;
   std::vector<Value> row;
-  for (const Value& item : rt.iterate(self)->items) {
+  const ListPtr elements = rt.iterate(self);  // outlives the loop
+  for (const Value& item : elements->items) {
     rt.charge(2);
     if (row.size() == static_cast<std::size_t>(size))
       rows.push_back(Value::list(std::exchange(row, {})));
@@ -220,7 +223,8 @@ Value filter_groupby(Runtime& rt, const Value& self, const Args& args) {
   const auto real_key = [&](const Value& item) {
     return rt.attribute_path(item, attribute, fallback);
   };
-  for (const Value& item : rt.iterate(self)->items)
+  const ListPtr elements = rt.iterate(self);  // outlives the loop
+  for (const Value& item : elements->items)
     items.push_back({folded(rt, real_key(item), case_sensitive), item});
   sort_keyed(rt, items, false);
   std::vector<Value> groups;
@@ -282,7 +286,8 @@ Value pick(Runtime& rt, const Value& self, const Args& args, bool by_attribute, 
   }
   const Args rest = rest_of(args, first + 1);
   std::vector<Value> kept;
-  for (const Value& item : rt.iterate(self)->items) {
+  const ListPtr elements = rt.iterate(self);  // outlives the loop
+  for (const Value& item : elements->items) {
     rt.charge(1);
     const Value subject = attribute ? rt.attribute_path(item, *attribute) : item;
     if ((test ? test(rt, subject, rest) : subject.truthy()) == wanted) kept.push_back(item);

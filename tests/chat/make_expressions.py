@@ -116,6 +116,7 @@ l is iterable and s is not mapping
 {'a': {'b': 1}}.a.b, {'a': 1}['a'], {'items': 3}['items'], {'items': 3}.items is callable
 p | groupby('v') | map('first') | list, p | groupby('name') | map('last') | map('length') | list
 true, false, none, True, False, None
+'cab' | sort | join, 'aab' | unique | list, 'ab' | max, 'abc' | select | list, missing | selectattr('x') | list, 'abc' | batch(2) | list, '12' | map('int') | sum, missing | sum, 'ab' | reverse
 missing.x
 n.x is defined
 n.x.y
