@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 // Reading the components (normalizer, pre-tokenizer, decoder, ...) out of tokenizer.json.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <string>
 #include <string_view>
 

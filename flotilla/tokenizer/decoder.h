@@ -2,7 +2,7 @@
 // that a whole sequence and one token after the other take the same way.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <memory>
 #include <string>
 #include <string_view>

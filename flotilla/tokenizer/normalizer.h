@@ -1,7 +1,7 @@
 // The normalizer of tokenizer.json: rewrites the text before it is split.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <memory>
 #include <string>
 #include <variant>

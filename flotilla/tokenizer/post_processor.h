@@ -1,7 +1,7 @@
 // The post-processor of tokenizer.json: puts special tokens around the ids of a text.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <string>
 #include <vector>
 

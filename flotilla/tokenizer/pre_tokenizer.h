@@ -2,7 +2,7 @@
 // one by one.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/fwd.hpp>
 #include <deque>
 #include <string>
 #include <string_view>
