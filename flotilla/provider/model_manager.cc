@@ -82,6 +82,20 @@ ModelManager::~ModelManager() {
   graveyard_->close();
 }
 
+void ModelManager::on_change(std::function<void(const ModelRecord&)> callback) {
+  std::lock_guard lock(mutex_);
+  on_change_ = std::move(callback);
+}
+
+void ModelManager::notify(const ModelRecord& record) const {
+  std::function<void(const ModelRecord&)> callback;
+  {
+    std::lock_guard lock(mutex_);
+    callback = on_change_;
+  }
+  if (callback) callback(record);
+}
+
 std::shared_ptr<engine::TextEngine> ModelManager::adopt(
     std::shared_ptr<engine::TextEngine> engine) {
   graveyard_->born();
@@ -118,7 +132,7 @@ Status ModelManager::add_engine(std::shared_ptr<engine::TextEngine> engine) {
                     std::nullopt};
     record = entry.record;
   }
-  if (on_change_) on_change_(record);
+  notify(record);
   return ok_status();
 }
 
@@ -149,7 +163,7 @@ void ModelManager::load(const std::string& name, Done done) {
     }
   }
   if (!start) return done(std::move(outcome));
-  if (on_change_) on_change_(record);
+  notify(record);
   if (!worker_.try_post([this, name] { load_now(name); })) {
     finish_load(name,
                 Error{ErrorCode::kResourceExhausted, "too many models are waiting to be loaded"});
@@ -192,7 +206,7 @@ void ModelManager::finish_load(const std::string& name,
   } else {
     log::error("model_load_failed", {{"model", name}, {"reason", outcome.error().message}});
   }
-  if (on_change_) on_change_(record);
+  notify(record);
   for (Done& done : waiting) {
     if (done) done(outcome);
   }
@@ -231,7 +245,7 @@ Status ModelManager::unload(const std::string& name) {
     record = it->second.record;
   }
   log::info("model_unloaded", {{"model", name}});
-  if (on_change_) on_change_(record);
+  notify(record);
   return ok_status();
 }
 

@@ -66,10 +66,9 @@ class ModelManager {
   Result<std::shared_ptr<engine::TextEngine>> find(std::string_view name) const;
   std::vector<ModelRecord> list() const;  // by name
 
-  // Runs after any change of a state, on the thread that made it. Set before the first load.
-  void on_change(std::function<void(const ModelRecord&)> callback) {
-    on_change_ = std::move(callback);
-  }
+  // Runs after any change of a state, on the thread that made it; null: nobody listens any more.
+  // Calls under way when this returns may still end.
+  void on_change(std::function<void(const ModelRecord&)> callback);
 
  private:
   struct Entry {
@@ -86,9 +85,11 @@ class ModelManager {
 
   const Loader loader_;
   const Clock& clock_;
-  std::function<void(const ModelRecord&)> on_change_;
   std::unique_ptr<Graveyard> graveyard_;
+  void notify(const ModelRecord& record) const;
+
   mutable std::mutex mutex_;
+  std::function<void(const ModelRecord&)> on_change_;  // guarded by mutex_
   std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_
   WorkerPool worker_;                                  // one thread; last, so that it stops first
 };

@@ -1,1 +1,105 @@
+#include "flotilla/provider/model_manager.h"
+
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "flotilla/provider/chat_job.h"
+#include "flotilla/provider/test_fakes.h"
+
+namespace flotilla::provider {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kHello = R"({"model": "demo", "rules": [{"steps": ["hello"]}]})";
+
+TEST(ModelManager, LoadsHandsOutAndUnloads) {
+  SystemClock clock;
+  std::atomic<int> num_loads{0};
+  ModelManager models(
+      [&](const ModelSource& source) -> Result<std::shared_ptr<engine::TextEngine>> {
+        ++num_loads;
+        EXPECT_EQ(source.folder, "/models/demo");
+        return scripted(kHello);
+      },
+      clock);
+  std::vector<ModelState> seen;
+  models.on_change([&](const ModelRecord& record) { seen.push_back(record.state); });
+  ASSERT_TRUE(models.add_source({"demo", "/models/demo"}).ok());
+  EXPECT_EQ(models.add_source({"demo", "/x"}).error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(models.find("demo").error().code, ErrorCode::kUnavailable);
+  ASSERT_TRUE(models.load_and_wait("demo").ok());
+  ASSERT_TRUE(models.load_and_wait("demo").ok());
+  EXPECT_EQ(num_loads, 1);
+  ASSERT_TRUE(models.find("demo").ok());
+  ASSERT_TRUE(models.unload("demo").ok());
+  EXPECT_EQ(models.find("demo").error().code, ErrorCode::kUnavailable);
+  ASSERT_TRUE(models.load_and_wait("demo").ok());
+  EXPECT_EQ(num_loads, 2);
+  EXPECT_EQ(seen, (std::vector<ModelState>{ModelState::kLoading, ModelState::kLoaded,
+                                           ModelState::kUnloaded, ModelState::kLoading,
+                                           ModelState::kLoaded}));
+}
+
+TEST(ModelManager, ACheckpointThatDoesNotLoadLeavesTheReason) {
+  SystemClock clock;
+  ModelManager models(
+      [](const ModelSource&) -> Result<std::shared_ptr<engine::TextEngine>> {
+        return Error{ErrorCode::kDataLoss, "shard 2 is missing"};
+      },
+      clock);
+  ASSERT_TRUE(models.add_source({"demo", "/models/demo"}).ok());
+  EXPECT_EQ(models.load_and_wait("demo").error().message, "shard 2 is missing");
+  const auto list = models.list();
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].state, ModelState::kFailed);
+  EXPECT_EQ(list[0].error->code, ErrorCode::kDataLoss);
+}
+
+TEST(ModelManager, UnknownNamesSuggestTheNearest) {
+  SystemClock clock;
+  ModelManager models(nullptr, clock);
+  ASSERT_TRUE(models.add_engine(scripted(kHello)).ok());
+  const auto found = models.find("demp");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(found.error().param, "model");
+  EXPECT_NE(found.error().message.find("did you mean 'demo'"), std::string::npos);
+  EXPECT_EQ(models.load_and_wait("demp").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(models.unload("demp").error().code, ErrorCode::kNotFound);
+}
+
+// A job that still runs keeps the engine; the last one to let go may stand on the engine's own
+// thread.
+TEST(ModelManager, UnloadLetsRunningJobsEndAndDestroysTheEngineElsewhere) {
+  SystemClock clock;
+  ModelManager models(nullptr, clock);
+  ASSERT_TRUE(
+      models
+          .add_engine(scripted(
+              R"({"model": "demo", "rules": [{"steps": [{"repeat": 30, "steps": [{"raw": "x", "delay_ms": 2}]}]}]})"))
+          .ok());
+  auto engine = *models.find("demo");
+  auto job = to_chat_job(
+      chat_request(R"({"model": "demo", "messages": [{"role": "user", "content": "hi"}]})"),
+      engine->info(), 0, "");
+  auto prepared = engine->prepare(*job);
+  std::promise<engine::FinishReason> finished;
+  ASSERT_TRUE(engine
+                  ->submit(*prepared,
+                           [&, held = engine](engine::TokenEvent event) {
+                             if (event.finish) finished.set_value(event.finish->reason);
+                             return true;
+                           })
+                  .ok());
+  engine.reset();
+  ASSERT_TRUE(models.unload("demo").ok());
+  auto future = finished.get_future();
+  ASSERT_EQ(future.wait_for(5s), std::future_status::ready);
+  EXPECT_EQ(future.get(), engine::FinishReason::kStop);
+}
+
+}  // namespace
+}  // namespace flotilla::provider

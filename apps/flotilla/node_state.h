@@ -1,0 +1,24 @@
+// What a node keeps on disk: its key and its join token.
+#pragma once
+
+#include <string>
+
+#include "flotilla/base/result.h"
+#include "flotilla/protocol/identity.h"
+#include "flotilla/protocol/join_token.h"
+
+namespace flotilla::apps {
+
+// $XDG_STATE_HOME/flotilla, else ~/.local/state/flotilla, else ./flotilla-state.
+std::string default_state_dir();
+
+struct NodeState {
+  protocol::Identity identity;
+  protocol::JoinToken token;
+};
+
+// `join` is a token, "@FILE", or empty: the one that was used last time. A new token is kept (mode
+// 0600) beside the key, so that the node starts without it from then on.
+Result<NodeState> open_node_state(const std::string& dir, const std::string& join);
+
+}  // namespace flotilla::apps

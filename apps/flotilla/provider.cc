@@ -1,0 +1,133 @@
+// flotilla provider: a node of a fleet.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "apps/flotilla/commands.h"
+#include "apps/flotilla/console.h"
+#include "apps/flotilla/listen_address.h"
+#include "apps/flotilla/node_state.h"
+#include "apps/flotilla/server_models.h"
+#include "apps/flotilla/signals.h"
+#include "flotilla/log/log.h"
+#include "flotilla/provider/agent.h"
+
+namespace flotilla::apps {
+namespace {
+
+struct ProviderConfig {
+  std::string join, coordinator, state_dir = default_state_dir(), ca_file;
+  bool insecure = false;
+  std::int64_t drain_timeout_s = 600, max_waiting = 64;
+  std::string log_level = "info", log_format = "text";
+  ServerModels models;
+};
+
+void declare(settings::Settings& s, ProviderConfig& c) {
+  s.add("join", &c.join,
+        "token of `flotilla-coordinator nodes invite`, or @FILE; needed the first time only",
+        /*secret=*/true);
+  s.add("coordinator", &c.coordinator, "wss://HOST:PORT/v1/link; default: what the token says");
+  s.add("state_dir", &c.state_dir, "folder for this node's key and token");
+  s.add("tls.ca_file", &c.ca_file,
+        "PEM authorities for the coordinator's certificate; default: the token's pin, else the "
+        "system's");
+  s.add("insecure", &c.insecure, "allow a plain ws:// connection to another machine");
+  s.add("lazy", &c.models.lazy, "load models when the coordinator asks, not at start");
+  s.add("max_waiting", &c.max_waiting, 0, 100'000, "jobs of a model that may wait here");
+  s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
+        "how long running jobs may take at shutdown");
+  s.add("log_level", &c.log_level, "debug, info, warn or error");
+  s.add("log_format", &c.log_format, "text or json");
+  declare(s, c.models);
+}
+
+Result<provider::AgentOptions> agent_options(const ProviderConfig& config) {
+  FLOTILLA_TRY(NodeState state, open_node_state(config.state_dir, config.join));
+  provider::AgentOptions options{
+      .link = {
+          .websocket = {},
+          .credentials = {state.token.node, std::move(state.identity), state.token.coordinator_key,
+                          state.token.secret, "flotilla " FLOTILLA_VERSION}}};
+  net::WsClientOptions& ws = options.link.websocket;
+  ws.url = config.coordinator.empty() ? state.token.url : config.coordinator;
+  if (ws.url.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the token names no coordinator: give --coordinator wss://HOST:PORT/v1/link"};
+  }
+  FLOTILLA_TRY(const bool safe, net::is_private_or_encrypted(ws.url));
+  if (!safe && !config.insecure) {
+    return Error{ErrorCode::kInvalidArgument,
+                 ws.url + " is neither TLS nor this machine: use wss://, or say --insecure"};
+  }
+  ws.ca_file = config.ca_file;
+  if (config.ca_file.empty() && ws.url.rfind("wss://", 0) == 0)
+    ws.pinned_public_key = state.token.tls_public_key;
+  options.software = options.link.credentials.software;
+  options.num_threads = static_cast<std::uint32_t>(config.models.threads);
+  options.jobs.max_waiting = static_cast<std::uint32_t>(config.max_waiting);
+  return options;
+}
+
+int run_provider(const ProviderConfig& config, const std::string& description) {
+  if (Status logging = configure_log(config.log_level, config.log_format); !logging.ok())
+    return report(logging.error());
+  auto options = agent_options(config);
+  if (!options.ok()) return report(options.error());
+  log::info("settings", {{"values", description}});
+
+  const SystemClock clock;
+  net::IoRuntime io(2);
+  Signals signals(io);
+  provider::ModelManager models(make_loader(config.models), clock);
+  if (Status added = add_models(models, config.models); !added.ok()) return report(added.error());
+  std::atomic<bool> drained{false};
+  std::mutex mutex;
+  std::optional<Error> rejected;  // guarded by mutex
+  options->on_rejected = [&](const Error& error) {
+    std::lock_guard lock(mutex);
+    if (!rejected) rejected = error;
+    signals.stop();
+  };
+  log::info(
+      "joining",
+      {{"node", options->link.credentials.node},
+       {"provider", protocol::provider_id(options->link.credentials.identity.public_key()).value},
+       {"coordinator", options->link.websocket.url}});
+  provider::Agent agent(io, models, clock, std::move(*options));
+  agent.start();
+
+  while (signals.wait() == Signals::Asked::kReload) {
+  }
+  {
+    std::lock_guard lock(mutex);
+    if (rejected) return report(*rejected);
+  }
+  const auto limit = std::chrono::seconds(config.drain_timeout_s);
+  agent.drain(limit, [&](bool) { drained = true; });
+  signals.wait_until([&] { return drained.load(); }, limit + std::chrono::seconds(1));
+  log::info("stopped", {{"jobs_cut", agent.num_jobs()}});
+  return 0;
+}
+
+}  // namespace
+
+void add_provider(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("provider", "Join a fleet and run its jobs on this machine");
+  auto config = std::make_shared<ProviderConfig>();
+  auto declared = std::make_shared<settings::Settings>();
+  declare(*declared, *config);
+  declared->bind_flags(*command);
+  command->callback([config, declared, &exit_code] {
+    if (Status loaded = declared->load(settings::process_environment()); !loaded.ok()) {
+      exit_code = report(loaded.error());
+      return;
+    }
+    exit_code = run_provider(*config, declared->describe());
+  });
+}
+
+}  // namespace flotilla::apps

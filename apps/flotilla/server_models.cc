@@ -1,0 +1,85 @@
+#include "apps/flotilla/server_models.h"
+
+#include "apps/flotilla/load_model.h"
+#include "apps/flotilla/model_argument.h"
+#include "flotilla/checkpoint/model_folder.h"
+#include "flotilla/engine/scripted_engine.h"
+#include "flotilla/log/log.h"
+
+namespace flotilla::apps {
+
+namespace {
+
+std::string name_of_folder(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder.substr(folder.rfind('/') + 1);
+}
+
+Result<std::vector<provider::ModelSource>> find_sources(const ServerModels& options) {
+  std::vector<provider::ModelSource> sources;
+  for (const std::string& model : options.models) {
+    FLOTILLA_TRY(std::string folder, resolve_model(model, options.models_dir));
+    std::string name = name_of_folder(folder);
+    sources.push_back({std::move(name), std::move(folder)});
+  }
+  if (!sources.empty()) return sources;
+  FLOTILLA_TRY(const auto found, checkpoint::scan_models(options.models_dir));
+  for (const auto& model : found) {
+    if (model.ok()) {
+      sources.push_back({model.name, model.folder});
+    } else {
+      log::warn("model_left_out", {{"model", model.name}, {"reason", model.problems.front()}});
+    }
+  }
+  if (sources.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "no usable model in " + options.models_dir + "; see: flotilla models list"};
+  }
+  return sources;
+}
+
+}  // namespace
+
+void declare(settings::Settings& settings, ServerModels& options) {
+  options.models_dir = default_models_dir();
+  settings.add("models", &options.models,
+               "folder or name of a model to offer; default: all in models_dir");
+  settings.add("models_dir", &options.models_dir, "folder whose sub-folders are models");
+  settings.add("scripted", &options.scripted,
+               "play a script instead of running models (docs/scripted-engine.md)");
+  settings.add("threads", &options.threads, 0, 1024, "threads for computing; 0: one per core");
+}
+
+provider::ModelManager::Loader make_loader(const ServerModels& options) {
+  return [&options](const provider::ModelSource& source) {
+    return load_model(
+        {.model = source.folder, .models_dir = options.models_dir, .threads = options.threads});
+  };
+}
+
+Status add_models(provider::ModelManager& manager, const ServerModels& options) {
+  if (!options.scripted.empty()) {
+    FLOTILLA_TRY(auto engines, engine::load_scripted_engines(options.scripted));
+    for (auto& engine : engines) FLOTILLA_TRY_STATUS(manager.add_engine(std::move(engine)));
+    return ok_status();
+  }
+  FLOTILLA_TRY(const auto sources, find_sources(options));
+  for (const provider::ModelSource& source : sources)
+    FLOTILLA_TRY_STATUS(manager.add_source(source));
+  if (options.lazy) return ok_status();
+  std::size_t num_loaded = 0;
+  Status last = ok_status();
+  for (const provider::ModelSource& source : sources) {
+    Status loaded = manager.load_and_wait(source.name);
+    if (loaded.ok()) {
+      ++num_loaded;
+    } else if (!options.models.empty()) {
+      return loaded;
+    } else {
+      last = std::move(loaded);  // the manager has logged it
+    }
+  }
+  return num_loaded > 0 ? ok_status() : last;
+}
+
+}  // namespace flotilla::apps

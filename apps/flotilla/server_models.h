@@ -1,0 +1,31 @@
+// Which models `serve` and `provider` offer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flotilla/base/result.h"
+#include "flotilla/provider/model_manager.h"
+#include "flotilla/settings/settings.h"
+
+namespace flotilla::apps {
+
+struct ServerModels {
+  std::vector<std::string> models;  // folders or names; none: everything in models_dir
+  std::string models_dir;
+  std::string scripted;      // a script instead of models
+  std::int64_t threads = 0;  // 0: one per core
+  bool lazy = false;         // load at the first order of the coordinator
+};
+
+void declare(settings::Settings& settings, ServerModels& options);
+
+// `options` must outlive the manager.
+provider::ModelManager::Loader make_loader(const ServerModels& options);
+
+// Adds them all and, unless lazy, loads them. A model that does not load is an error when it was
+// asked for by name or is the only one; else it is left out with a line in the log.
+Status add_models(provider::ModelManager& manager, const ServerModels& options);
+
+}  // namespace flotilla::apps
