@@ -19,7 +19,7 @@ constexpr std::string_view kPrefix = "FLOTILLA_";
 constexpr std::string_view kConfigVariable = "FLOTILLA_CONFIG";
 // Read by other parts of the programs, not settings of any one command.
 constexpr std::string_view kReservedVariables[] = {kConfigVariable, "FLOTILLA_CACHE_DIR",
-                                                   "FLOTILLA_BIN"};
+                                                   "FLOTILLA_BIN", "FLOTILLA_E2E_SLOW"};
 
 std::string with_separator(std::string_view name, char separator, bool upper) {
   std::string out;
