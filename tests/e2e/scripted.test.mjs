@@ -12,7 +12,7 @@ const kKey = 'serve-key-1';
 
 const surfaces = {
   'flotilla serve': async () => {
-    const d = await startServe({script: kScript, args: ['--api-key', kKey, '--cors-allowed-origins', kOrigin]});
+    const d = await startServe({script: kScript, args: ['--api-keys', kKey, '--cors-allowed-origins', kOrigin]});
     d.key = kKey;
     return d;
   },
@@ -371,10 +371,6 @@ for (const [name, start] of Object.entries(surfaces)) {
     });
 
     it('a client that leaves in mid-stream frees its place', async () => {
-      const running = async () => {
-        const text = await (await fetch(`${d.url}/metrics`)).text();
-        return text;
-      };
       for (const text of ['endless', 'hang']) {
         const controller = new AbortController();
         const pending = (async () => {
@@ -391,7 +387,6 @@ for (const [name, start] of Object.entries(surfaces)) {
       await eventually('the log tells that both clients left', async () => {
         return d.main.log.split('outcome=client_left').length - 1 >= 2;
       }, 3000);
-      assert.ok((await running()).length > 0);
       assert.equal((await whole('hello')).choices[0].message.content, 'Hello from the script.');
     });
 
