@@ -56,13 +56,13 @@ CallHeader read_header(std::string_view text) {
   while (at < text.size() && is_name_char(text[at])) ++at;
   header.name = std::string(text.substr(start, at - start));
   skip_space();
-  if (at < text.size()) {
+  if (at > kMaxHeader) {
+    header.kind = CallHeader::Kind::kBad;
+  } else if (at < text.size()) {
     const bool is_opener = text[at] == '{' || text[at] == '(';
     header.kind =
         is_opener && !header.name.empty() ? CallHeader::Kind::kNamed : CallHeader::Kind::kBad;
     header.opener = at;
-  } else if (text.size() > kMaxHeader) {
-    header.kind = CallHeader::Kind::kBad;
   }
   return header;
 }

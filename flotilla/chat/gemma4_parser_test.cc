@@ -215,6 +215,8 @@ const std::vector<Case>& hand_made() {
       {"<|tool_call>call:f{a:1}\nDone.<turn|>", {"Done.", "", {{"f", R"j({"a":1})j"}}}},
       {"<|tool_call>call:f{}\f\v ]a", {"a", "", {{"f", "{}"}}}},
       // What is no call is shown.
+      {"<|tool_call>call:" + std::string(300, 'n') + "{a:1}<tool_call|>",
+       answer("<|tool_call>call:" + std::string(300, 'n') + "{a:1}<tool_call|>")},
       {"<|tool_call>what is this<tool_call|>ok", answer("<|tool_call>what is this<tool_call|>ok")},
       {"<|tool_call>call:<tool_call|>", answer("<|tool_call>call:<tool_call|>")},
       {"<|tool_call>{\"name\": \"f\"}<tool_call|>",
