@@ -59,18 +59,18 @@ void TestModel::generate(std::span<const TokenId> prompt, std::size_t max_tokens
 }
 
 Status derive_checkpoint(const std::string& from, const std::string& to,
-                         const std::function<std::string(const std::string&)>& rename,
+                         const std::function<std::vector<std::string>(const std::string&)>& rename,
                          const std::function<void(boost::json::value&)>& edit) {
   FLOTILLA_TRY(const checkpoint::Checkpoint source, checkpoint::Checkpoint::open(from));
   std::vector<checkpoint::TensorEntry> entries;
   std::vector<tensor::Tensor> tensors;
   for (const auto& [name, entry] : source.tensors()) {
-    std::string renamed = rename(name);
-    if (renamed.empty()) continue;
-    FLOTILLA_TRY(tensor::Tensor tensor, source.tensor(name));
-    entries.push_back(
-        {.name = std::move(renamed), .dtype = tensor.dtype(), .shape = tensor.shape()});
-    tensors.push_back(std::move(tensor));
+    FLOTILLA_TRY(const tensor::Tensor tensor, source.tensor(name));
+    for (std::string& renamed : rename(name)) {
+      entries.push_back(
+          {.name = std::move(renamed), .dtype = tensor.dtype(), .shape = tensor.shape()});
+      tensors.push_back(tensor);
+    }
   }
   FLOTILLA_TRY(auto writer, checkpoint::SafetensorsWriter::create(to + "/model.safetensors",
                                                                   std::move(entries)));

@@ -35,10 +35,10 @@ class TestModel {
   std::unique_ptr<Workspace> workspace_;
 };
 
-// Writes a copy of the checkpoint `from` into the existing folder `to`. `rename` gives a tensor's
-// new name, or "" to leave it out; `edit` changes config.json.
+// Writes a copy of the checkpoint `from` into the existing folder `to`. `rename` gives the names
+// under which a tensor is written, none to leave it out; `edit` changes config.json.
 Status derive_checkpoint(const std::string& from, const std::string& to,
-                         const std::function<std::string(const std::string&)>& rename,
+                         const std::function<std::vector<std::string>(const std::string&)>& rename,
                          const std::function<void(boost::json::value&)>& edit);
 
 }  // namespace flotilla::models
