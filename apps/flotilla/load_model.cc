@@ -1,0 +1,24 @@
+#include "apps/flotilla/load_model.h"
+
+#include "apps/flotilla/console.h"
+#include "apps/flotilla/model_argument.h"
+#include "flotilla/engine/model_engine.h"
+#include "flotilla/provider/hardware.h"
+
+namespace flotilla::apps {
+
+Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& options) {
+  FLOTILLA_TRY(const std::string folder, resolve_model(options.model, options.models_dir));
+  ProgressBar bar("loading " + folder);
+  engine::ModelEngineOptions engine_options;
+  engine_options.folder = folder;
+  engine_options.num_threads = static_cast<int>(options.threads);
+  engine_options.memory_cap_bytes =
+      provider::probe_hardware(static_cast<std::uint32_t>(options.threads)).memory_cap_bytes;
+  engine_options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); };
+  auto engine = engine::load_model_engine(engine_options);
+  bar.finish();
+  return engine;
+}
+
+}  // namespace flotilla::apps
