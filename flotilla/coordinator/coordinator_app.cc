@@ -48,6 +48,8 @@ net::HttpServerOptions server_options(const CoordinatorConfig& config,
   if (config.has_tls())
     options.tls = net::TlsFiles{config.tls_certificate_file, config.tls_key_file};
   options.max_body_bytes = static_cast<std::size_t>(config.max_body_mib) << 20;
+  // The largest message of a node is Tokens; strangers get no larger buffer.
+  options.max_ws_message_bytes = protocol::Tokens::kMaxBytes + 4096;
   return options;
 }
 
@@ -113,13 +115,13 @@ struct CoordinatorApp::Impl {
   }
   // On the database's thread.
   void nodes_changed(const std::vector<NodeRecord>& nodes) {
-    auto valid = std::make_shared<std::unordered_set<ProviderId>>();
+    std::unordered_set<ProviderId> valid, revoked;
     for (const NodeRecord& node : nodes) {
-      if (node.public_key && !node.revoked) valid->insert(protocol::provider_id(*node.public_key));
+      if (node.public_key)
+        (node.revoked ? revoked : valid).insert(protocol::provider_id(*node.public_key));
     }
-    core_post()([this, valid] {
-      dispatcher.close_revoked(
-          [&](const ProviderRecord& record) { return !valid->contains(record.id); });
+    core_post()([this, valid = std::move(valid), revoked = std::move(revoked)] {
+      dispatcher.set_access(valid, revoked);
     });
   }
 

@@ -32,8 +32,7 @@ TEST(ApiKeys, AKeyIsRandomAndOnlyItsHashIsStored) {
   EXPECT_EQ(made.key.size(), 3u + 43u);
   EXPECT_TRUE(made.key.starts_with("fl-"));
   EXPECT_NE(create_key(database, "alice", 1000)->key, made.key);
-  const auto rows =
-      *database.query("SELECT id, name, prefix, hash, created FROM api_keys");
+  const auto rows = *database.query("SELECT id, name, prefix, hash, created FROM api_keys");
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.num_columns(); ++i) {
       EXPECT_EQ(row.text(i).find(made.key.substr(8)), std::string::npos);

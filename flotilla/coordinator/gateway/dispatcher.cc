@@ -5,8 +5,17 @@
 #include "flotilla/base/check.h"
 #include "flotilla/log/log.h"
 #include "flotilla/protocol/identity.h"
+#include "flotilla/protocol/link_error.h"
 
 namespace flotilla::coordinator {
+namespace {
+
+Error revocation(const std::string& node) {
+  return link_error(protocol::LinkFault::kRevokedNode,
+                    "the invitation of node '" + node + "' was revoked");
+}
+
+}  // namespace
 
 Dispatcher::Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limits,
                        std::function<void()> on_models_changed)
@@ -170,6 +179,10 @@ std::size_t Dispatcher::num_queued() const {
 }
 
 void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message) {
+  if (revoked_.contains(node.id)) {  // while its handshake was under way
+    node.link->close(revocation(node.node));
+    return;
+  }
   if (ProviderRecord* old = registry_.find(node.id)) {
     // The node is back before its old connection was found dead.
     const std::shared_ptr<NodeLink> old_link = old->link;
@@ -232,13 +245,14 @@ void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const s
   update_gauges();
 }
 
-void Dispatcher::close_revoked(const std::function<bool(const ProviderRecord&)>& is_revoked) {
+void Dispatcher::set_access(const std::unordered_set<ProviderId>& valid,
+                            std::unordered_set<ProviderId> revoked) {
+  revoked_ = std::move(revoked);
   for (ProviderRecord* provider : registry_.providers()) {
-    if (!is_revoked(*provider)) continue;
+    if (valid.contains(provider->id)) continue;
     const std::shared_ptr<NodeLink> link = provider->link;
     const ProviderId id = provider->id;
-    link->close({ErrorCode::kPermissionDenied,
-                 "the invitation of node '" + provider->node + "' was revoked", "revoked_node"});
+    link->close(revocation(provider->node));
     node_closed(id, link.get(), "revoked");
   }
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "flotilla/base/clock.h"
@@ -76,8 +77,10 @@ class Dispatcher {
   void node_message(const ProviderId& id, const NodeLink* from, const JobId& job,
                     std::uint32_t attempt, protocol::ProviderMessage message);
   void node_closed(const ProviderId& id, const NodeLink* from, const std::string& why);
-  // Closes the connections of nodes that `is_revoked` names.
-  void close_revoked(const std::function<bool(const ProviderRecord&)>& is_revoked);
+  // Who may be connected: the rest is cut. `revoked` ones are turned away also when they join
+  // later, until the next call.
+  void set_access(const std::unordered_set<ProviderId>& valid,
+                  std::unordered_set<ProviderId> revoked);
 
   // Everything that time does. Every 100 ms or so.
   void tick();
@@ -146,6 +149,7 @@ class Dispatcher {
   Router router_{registry_};
   InFlightTable table_;
   std::unordered_map<std::string, std::deque<JobId>> queues_;  // by model, oldest first
+  std::unordered_set<ProviderId> revoked_;
   bool draining_ = false;
 };
 

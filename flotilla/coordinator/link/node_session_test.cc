@@ -285,7 +285,7 @@ TEST_F(LinkTest, AFullLinkSendsTheJobElsewhere) {
 
 TEST_F(LinkTest, ClosingTellsTheNodeWhy) {
   Node node = joined();
-  dispatcher.close_revoked([](const ProviderRecord&) { return true; });
+  dispatcher.set_access({}, {});
   run();
   EXPECT_EQ(reject_of(node), LinkFault::kRevokedNode);
   EXPECT_TRUE(node.socket->closed);
