@@ -30,9 +30,9 @@ struct ModelEngineOptions {
   std::uint64_t memory_cap_bytes = 0;
   std::uint64_t kv_bytes = 0;  // of the page pool; 0: what the cap allows and the sequences can use
   std::int64_t context_length = 0;  // 0: the model's own; never more than that
-  SchedulerOptions scheduler;
+  SchedulerOptions scheduler = {};
   std::int64_t max_waiting = 256;  // requests queued beyond scheduler.max_sequences
-  LoadProgress progress;
+  LoadProgress progress = {};
 };
 
 // Blocks while it reads and hashes. Errors name the file, or the bytes that are missing.
