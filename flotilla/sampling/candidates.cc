@@ -42,6 +42,26 @@ void radix_sort(std::vector<Candidate>& items, std::vector<Candidate>& spare) {
   }
 }
 
+// The first `limit` in order, unsorted. Every time the buffer is full, what cannot be among them is
+// dropped and the threshold rises to the last of the rest, so that few entries get in at all.
+void collect_first(std::span<const float> values, double threshold, std::size_t limit,
+                   std::vector<Candidate>& out) {
+  const std::size_t capacity = std::max<std::size_t>(256, 4 * limit);
+  const auto keep_first = [&] {
+    const auto last = out.begin() + static_cast<std::ptrdiff_t>(limit - 1);
+    std::nth_element(out.begin(), last, out.end(), precedes);
+    out.resize(limit);
+  };
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < threshold) continue;
+    out.push_back({values[i], static_cast<TokenId>(i)});
+    if (out.size() < capacity) continue;
+    keep_first();
+    threshold = std::max<double>(threshold, out.back().value);
+  }
+  if (out.size() > limit) keep_first();
+}
+
 }  // namespace
 
 std::size_t index_of_largest(std::span<const float> values) {
@@ -56,14 +76,15 @@ void collect_candidates(std::span<const float> values, double threshold, int lim
                         SamplerScratch& scratch) {
   std::vector<Candidate>& out = scratch.candidates;
   out.clear();
+  if (limit > 0 && static_cast<std::size_t>(limit) < values.size()) {
+    collect_first(values, threshold, static_cast<std::size_t>(limit), out);
+    std::sort(out.begin(), out.end(), precedes);
+    return;
+  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= threshold) out.push_back({values[i], static_cast<TokenId>(i)});
   }
-  if (limit > 0 && out.size() > static_cast<std::size_t>(limit)) {
-    std::nth_element(out.begin(), out.begin() + (limit - 1), out.end(), precedes);
-    out.resize(static_cast<std::size_t>(limit));
-    std::sort(out.begin(), out.end(), precedes);
-  } else if (out.size() < kRadixFrom) {
+  if (out.size() < kRadixFrom) {
     std::sort(out.begin(), out.end(), precedes);
   } else {
     radix_sort(out, scratch.sorting);

@@ -207,17 +207,20 @@ TEST_P(EngineSchedules, ThirtyTwoAtOnceEqualTheirSoloRuns) {
 
 INSTANTIATE_TEST_SUITE_P(
     , EngineSchedules,
-    testing::Values(Schedule{.name = "default", .scheduler = {}},
-                    Schedule{.name = "chunks_of_7",
-                             .scheduler = {.max_batch_tokens = 23, .prefill_chunk = 7},
-                             .threads = 2},
-                    Schedule{.name = "forced_preemption",
-                             .scheduler = {.max_batch_tokens = 64,
-                                           .prefill_chunk = 33,
-                                           .max_sequences = 16,
-                                           .force_preemption_every = 9}},
-                    Schedule{.name = "one_at_a_time",
-                             .scheduler = {.prefill_chunk = 16, .max_sequences = 1}}),
+    testing::Values(
+        Schedule{.name = "default", .scheduler = {}},
+        Schedule{.name = "chunks_of_7",
+                 .scheduler = {.max_batch_tokens = 23, .prefill_chunk = 7},
+                 .threads = 2},
+        Schedule{.name = "forced_preemption",
+                 .scheduler = {.max_batch_tokens = 64,
+                               .prefill_chunk = 33,
+                               .max_sequences = 16,
+                               .force_preemption_every = 9}},
+        Schedule{.name = "little_memory",
+                 .scheduler = {.max_batch_tokens = 40, .prefill_chunk = 32, .max_sequences = 16},
+                 .kv_bytes = 1 << 20},
+        Schedule{.name = "one_at_a_time", .scheduler = {.prefill_chunk = 16, .max_sequences = 1}}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(EngineOnTinyModel, ResumesExactlyAtEveryThirdToken) {
