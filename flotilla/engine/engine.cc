@@ -28,13 +28,14 @@ Engine::~Engine() {
 Result<RequestId> Engine::submit(std::shared_ptr<const PreparedJob> job, EventSink sink) {
   if (!healthy()) {
     return Error{ErrorCode::kUnavailable,
-                 "the engine pauses after repeated failures of its device"};
+                 "the engine does not take requests after repeated failures"};
   }
   return inbox_.submit(std::move(job), std::move(sink));
 }
 
 bool Engine::healthy() const {
   std::lock_guard lock(mutex_);
+  if (health_.dead) return false;
   return health_.failures <= policy_.tolerated || steady_clock::now() >= health_.retry_at;
 }
 
@@ -48,7 +49,40 @@ EngineStats Engine::stats() const {
   return stats;
 }
 
+// The last catch: whatever could not be pinned on a request or a step. Health goes red for good,
+// everybody is told, and the process may go on serving other models.
 void Engine::run_loop() {
+  std::string what = "an unknown exception";
+  try {
+    serve();
+    return;
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {
+  }
+  log::error("engine_died", {{"what", what}});
+  {
+    std::lock_guard lock(mutex_);
+    health_.dead = true;
+  }
+  inbox_.stop();
+  const Error error{ErrorCode::kInternal, "the engine of this model has failed"};
+  core_.end_all(error);
+  const std::vector<RequestId> told = core_.take_finished();
+  for (Submission& submission : inbox_.take(false).submissions) {
+    arriving_.push_back(std::move(submission));
+  }
+  for (Submission& submission : arriving_) {
+    if (std::find(told.begin(), told.end(), submission.id) != told.end()) continue;
+    TokenEvent event;
+    event.request = submission.id;
+    event.finish = Finish{.reason = FinishReason::kError, .error = error};
+    submission.sink(std::move(event));
+  }
+  publish_stats();
+}
+
+void Engine::serve() {
   while (true) {
     take_commands(inbox_.take(!core_.has_work()));
     if (stopping_) break;
@@ -71,8 +105,11 @@ void Engine::run_loop() {
 }
 
 void Engine::take_commands(InboxContent content) {
-  for (Submission& submission : content.submissions) {
-    core_.accept(submission.id, std::move(submission.job), std::move(submission.sink));
+  arriving_ = std::move(content.submissions);
+  while (!arriving_.empty()) {
+    const Submission& next = arriving_.front();
+    core_.accept(next.id, next.job, next.sink);
+    arriving_.erase(arriving_.begin());
   }
   for (const RequestId id : content.resumes) core_.resume_output(id);
   for (const RequestId id : content.cancels) core_.cancel(id);

@@ -36,15 +36,17 @@ class Engine {
   void resume_output(RequestId id) { inbox_.resume(id); }
   EngineStats stats() const;
   // False while the engine pauses after repeated failures. When the pause is over, one more try is
-  // made.
+  // made. False for good when the engine's thread has failed.
   bool healthy() const;
 
  private:
   struct Health {
     int failures = 0;  // steps in a row
     std::chrono::steady_clock::time_point retry_at{};
+    bool dead = false;
   };
   void run_loop();
+  void serve();
   void take_commands(InboxContent content);
   void note_failure();
   void publish_stats();
@@ -53,9 +55,10 @@ class Engine {
   EngineCore core_;  // of the thread alone
   EngineInbox inbox_;
   mutable std::mutex mutex_;
-  Health health_;          // guarded by mutex_
-  EngineStats stats_;      // guarded by mutex_
-  bool stopping_ = false;  // of the thread alone
+  Health health_;                     // guarded by mutex_
+  EngineStats stats_;                 // guarded by mutex_
+  bool stopping_ = false;             // of the thread alone
+  std::vector<Submission> arriving_;  // of the thread alone; taken, not yet accepted
   std::thread thread_;
 };
 

@@ -215,6 +215,9 @@ void EngineCore::emit(RequestId id, Generation& generation) {
   } catch (const std::exception& error) {
     log::error("event_sink_failed", {{"request", id.value}, {"what", error.what()}});
     generation.output->finish(FinishReason::kCancelled);  // nobody is left to tell
+  } catch (...) {
+    log::error("event_sink_failed", {{"request", id.value}});
+    generation.output->finish(FinishReason::kCancelled);
   }
   const bool finished = generation.output->finished();
   if (finished) {

@@ -187,6 +187,37 @@ TEST(Engine, EndsEveryRequestWhenItIsDestroyed) {
   }
 }
 
+// Nothing should get so far; if something does, nobody is left waiting.
+TEST(Engine, AThreadThatDiesTellsEverybodyAndTurnsRed) {
+  class DeadlyOutputs final : public OutputFactory {
+   public:
+    std::unique_ptr<OutputPipeline> make_output(const PreparedJob& job) const override {
+      if (job.prompt_ids.size() == 3) throw 42;
+      return fine_.make_output(job);
+    }
+    std::string token_bytes(TokenId id) const override { return fine_.token_bytes(id); }
+
+   private:
+    FakeOutputs fine_;
+  };
+  const state::StateLayout layout = fake_layout();
+  auto runner = std::make_unique<FakeRunner>();
+  runner->before_step = [](std::span<const ScheduledRow>) {
+    std::this_thread::sleep_for(milliseconds(1));
+  };
+  Engine engine(fake_options(), layout, std::move(runner), std::make_shared<DeadlyOutputs>());
+  const auto running = EventLog::make();
+  const auto deadly = EventLog::make();
+  ASSERT_TRUE(engine.submit(fake_job(1, 50, 1000), EventLog::sink(running)).ok());
+  ASSERT_TRUE(running->wait_events(1));
+  ASSERT_TRUE(engine.submit(fake_job(1, 3, 1000), EventLog::sink(deadly)).ok());
+  EXPECT_EQ(running->wait()->error->code, ErrorCode::kInternal);
+  EXPECT_EQ(deadly->wait()->error->code, ErrorCode::kInternal);
+  EXPECT_FALSE(engine.healthy());
+  EXPECT_EQ(engine.submit(fake_job(1, 5, 5), EventLog::sink(EventLog::make())).error().code,
+            ErrorCode::kUnavailable);
+}
+
 TEST(Engine, PausedReadersCanResumeFromAnotherThread) {
   Bench bench;
   auto log = EventLog::make();
