@@ -13,10 +13,17 @@ const kSlow = process.env.FLOTILLA_E2E_SLOW ? 5 : 1;
 export const patience = (ms) => ms * kSlow;
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
+// Without this script's own FLOTILLA_ variables: the programs refuse settings that they do not know.
+const kProgramEnvironment = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !name.startsWith('FLOTILLA_')));
+
 function binary(name) {
   if (!process.env.FLOTILLA_BIN) throw new Error('set FLOTILLA_BIN to the folder of the programs');
   return join(process.env.FLOTILLA_BIN, name);
 }
+
+// Settings of the person who runs the tests must not reach the programs.
+const kEnvironment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('FLOTILLA_')));
 
 async function freePort() {
   const server = createServer();
@@ -25,6 +32,9 @@ async function freePort() {
   await new Promise((done) => server.close(done));
   return port;
 }
+
+// No use in waiting any longer.
+class Hopeless extends Error {}
 
 // Retries `attempt` until it returns something true.
 export async function eventually(what, attempt, ms = 10_000) {
@@ -35,6 +45,7 @@ export async function eventually(what, attempt, ms = 10_000) {
       last = await attempt();
       if (last) return last;
     } catch (error) {
+      if (error instanceof Hopeless) throw error;
       last = error;
     }
     if (Date.now() > end) throw new Error(`${what}: not within ${patience(ms)} ms (last: ${last})`);
@@ -47,7 +58,7 @@ class Program {
     this.name = name;
     this.log = '';
     this.expectKilled = false;
-    this.child = spawn(binary(name), args, {stdio: ['ignore', 'pipe', 'pipe']});
+    this.child = spawn(binary(name), args, {stdio: ['ignore', 'pipe', 'pipe'], env: kProgramEnvironment});
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream.setEncoding('utf8');
       stream.on('data', (text) => { this.log += text; });
@@ -59,7 +70,7 @@ class Program {
     this.exited.then((how) => { this.how = how; });
   }
   alive() {
-    if (this.how !== undefined) throw new Error(`${this.name} ended (${this.how}):\n${this.log.slice(-4000)}`);
+    if (this.how !== undefined) throw new Hopeless(`${this.name} ended (${this.how}):\n${this.log.slice(-4000)}`);
   }
   // As when the machine loses power.
   async kill() {
@@ -128,24 +139,32 @@ function source(deployment, {script, models}) {
   return script ? ['--scripted', deployment.writeScript(script)] : ['--models-dir', models];
 }
 
-// `flotilla serve`, with a script or a folder of models.
-export async function startServe({script, models, args = []}) {
+// Sets a deployment up; what was started does not outlive a failure.
+async function setUp(steps) {
   const d = new Deployment();
+  try {
+    await steps(d);
+    return d;
+  } catch (error) {
+    await d.stop().catch(() => {});
+    throw error;
+  }
+}
+
+// `flotilla serve`, with a script or a folder of models.
+export const startServe = ({script, models, args = []}) => setUp(async (d) => {
   const port = await freePort();
   d.url = `http://127.0.0.1:${port}`;
   d.main = d.start('flotilla', ['serve', '--listen', `127.0.0.1:${port}`, ...source(d, {script, models}), ...args]);
   await d.ready();
-  return d;
-}
+});
 
 export function coordinatorCommand(deployment, args, database = deployment.database) {
   return execFileSync(binary('flotilla-coordinator'), [...args, '--database', database],
-                      {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe']}).trim();
+                      {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], env: kEnvironment}).trim();
 }
 
-// A coordinator without nodes, and one API key.
-export async function startCoordinator({args = []} = {}) {
-  const d = new Deployment();
+async function addCoordinator(d, args) {
   d.port = await freePort();
   d.url = `http://127.0.0.1:${d.port}`;
   d.link = `ws://127.0.0.1:${d.port}/v1/link`;
@@ -161,8 +180,10 @@ export async function startCoordinator({args = []} = {}) {
     d.main.alive();
     return (await fetch(`${d.url}/v1/models`, {headers: {authorization: `Bearer ${d.key}`}})).ok;
   });
-  return d;
 }
+
+// A coordinator without nodes, and one API key.
+export const startCoordinator = ({args = []} = {}) => setUp((d) => addCoordinator(d, args));
 
 export function invite(deployment, name) {
   return coordinatorCommand(deployment, ['nodes', 'invite', name, '--url', deployment.link, '--quiet']);
@@ -188,10 +209,9 @@ export async function registered(deployment, numNodes) {
 }
 
 // A coordinator with nodes, ready to answer.
-export async function startFleet({script, models, numNodes = 1, args = [], nodeArgs = []}) {
-  const d = await startCoordinator({args});
+export const startFleet = ({script, models, numNodes = 1, args = [], nodeArgs = []}) => setUp(async (d) => {
+  await addCoordinator(d, args);
   for (let i = 0; i < numNodes; ++i) startNode(d, {script, models, args: nodeArgs});
   await d.ready();
   await registered(d, numNodes);
-  return d;
-}
+});

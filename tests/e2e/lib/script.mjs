@@ -24,7 +24,7 @@ export const kScript = {
     {match: {user: 'think'}, steps: ['<|channel>', 'thought\n', {words: 'I should greet.'}, '\n<channel|>', {words: 'Good day.'}, {end: true}]},
     {match: {user: 'seed'}, steps: [{echo: 'seed'}, {text: '/'}, {echo: 'choice'}, {end: true}]},
     {match: {user: 'echo'}, steps: [{echo: 'user'}, {end: true}]},
-    {match: {user: 'unlikely'}, steps: [{text: 'a', logprob: -1e30}, {text: 'b', logprob: -0.5}, {end: true}]},
+    {match: {user: 'unlikely'}, steps: [{text: 'a', logprob: -9999}, {text: 'b', logprob: -0.5}, {end: true}]},
     {match: {user: 'fail early'}, steps: [{fail: {code: 'unavailable', message: 'not now'}}]},
     {match: {user: 'refuse'}, refuse: {code: 'invalid_argument', message: 'Conversation roles must alternate'}, steps: [{end: true}]},
     {match: {user: 'fail late'}, steps: [{words: 'half an answer'}, {wait_ms: 50}, {fail: 'unavailable'}]},
