@@ -3,8 +3,9 @@
 //
 //   kernel_bench [--threads N] [--rounds N] [--target best|portable|avx2|avx512] [--what
 //   linears,formats,attention,small]
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -26,13 +27,25 @@ struct Options {
   int threads = 0;
   int rounds = 7;
   CpuTarget target = CpuTarget::kBest;
+  int layers = 16;
   std::string what = "linears,formats,attention,small";
 };
+bool g_cpu_clock =
+    false;  // processor time over threads: what remains comparable when the machine is busy
+
+int g_threads = 1;
+
+double now() {
+  timespec t{};
+  clock_gettime(g_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  const double seconds = static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  return g_cpu_clock ? seconds / g_threads : seconds;
+}
 
 double seconds_of(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return now() - begin;
 }
 
 double median(std::vector<double> v) {
@@ -81,7 +94,7 @@ void bench_linears(const Options& o) {
   const auto packing = make(o, true), storing = make(o, false);
   const MatrixKind kind{WeightFormat::kAffine, 4, 64};
   std::printf("linears, affine 4-bit group 64, %s\n", packing->capabilities().device.c_str());
-  const Model packed(*packing, kind, 16, true), stored(*storing, kind, 16, true);
+  const Model packed(*packing, kind, o.layers, true), stored(*storing, kind, o.layers, true);
   std::printf("  %.2f G weights, %.0f MB\n", packed.weights * 1e-9, packed.bytes * 1e-6);
   std::printf("  rows  read GB/s | packed GB/s of read GMAC/s | stored GB/s of read GMAC/s\n");
   for (const std::int64_t rows : {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 240}) {
@@ -191,6 +204,10 @@ int main(int argc, char** argv) {
                  : value == "avx2"   ? CpuTarget::kAvx2
                  : value == "avx512" ? CpuTarget::kAvx512
                                      : CpuTarget::kBest;
+    } else if (name == "--layers") {
+      o.layers = std::max(1, std::atoi(argv[i + 1]));
+    } else if (name == "--clock") {
+      g_cpu_clock = value == "cpu";
     } else if (name == "--what") {
       o.what = value;
     } else {
@@ -198,6 +215,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
+  g_threads = make(o, false)->capabilities().num_threads;
   std::printf("read loop: %.1f GB/s\n", measure_read_bandwidth(o.threads) * 1e-9);
   if (o.what.find("linears") != std::string::npos) bench_linears(o);
   if (o.what.find("formats") != std::string::npos) bench_formats(o);

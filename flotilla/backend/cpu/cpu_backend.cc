@@ -169,7 +169,7 @@ void CpuBackend::run_products(std::span<const Product> products, int m) {
   // memory at a stretch.
   constexpr std::size_t kItemBytes = 40000;
   const PackedRows& x = packed_rows_;
-  const bool few_rows = m <= kPanelRows;
+  const bool few_rows = m <= kMaxFusedRows;
   std::vector<int> first_item(products.size() + 1), tiles_per_item(products.size());
   for (std::size_t i = 0; i < products.size(); ++i) {
     const WeightView& w = *products[i].weight;

@@ -7,10 +7,10 @@
 
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 
-// Up to kPanelRows rows of x (one panel) against a weight for which can_pack() holds: nibbles are
-// expanded in registers and used at once for every row.
-void linear_fused(const WeightView& w, const PackedRows& x, int tile_begin, int tile_end, float* y,
-                  std::byte* scratch);
+// For weights for which can_pack() holds, at few rows of x: nibbles are expanded in registers and
+// used at once for the rows of a panel.
+void linear_fused(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
+                  int tile_begin, int tile_end, float* y, std::byte* scratch);
 // Everything else: 16 rows x kBlockK weights are expanded to float32 in L1 and multiplied with all
 // panels.
 void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,

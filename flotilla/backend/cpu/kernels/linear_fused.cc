@@ -133,57 +133,72 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
   }
 }
 
+// Row tile `t` against panel p of x, which has M rows.
 template <int M, class Source>
-void fused_tiles(const Source& source, const PackedRows& x, int tile_begin, int tile_end, float* y,
-                 FusedScratch& scratch) {
+void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* y,
+                FusedScratch& scratch) {
   constexpr int B = M == 1 ? kSingleRowGroups : M == 2 ? 2 : 1;
+  constexpr int kBlockGroups = kBlockK / kGroup;
   const int n = source.w.n, groups = source.w.k / kGroup;
-  const float* data = x.block(0, 0);
-  const float* sums = x.block_sums(0, 0);
-  for (int t = tile_begin; t < tile_end; ++t) {
-    F total[M];
-    unroll<M>([&](auto m) FLOTILLA_INLINE { total[m] = zero(); });
-    for (int g = 0; g < groups; g += kBatchGroups) {
-      const int num = min_int(kBatchGroups, groups - g), whole = num / B * B;
-      const auto batch = source.batch(t, g, num, scratch);
-      const float* xg = data + g * kGroup * M;
-      const float* sg = sums + g * M;
-      fused_groups<M, B>(batch, 0, whole, xg, sg, total);
-      if (whole < num) fused_groups<M, 1>(batch, whole, num - whole, xg, sg, total);
+  F total[M];
+  unroll<M>([&](auto m) FLOTILLA_INLINE { total[m] = zero(); });
+  for (int g0 = 0; g0 < groups; g0 += kBatchGroups) {
+    const int num = min_int(kBatchGroups, groups - g0);
+    const auto batch = source.batch(t, g0, num, scratch);
+    for (int g = 0; g < num; g += kBlockGroups) {  // x comes in blocks of kBlockK
+      const int len = min_int(kBlockGroups, num - g), whole = len / B * B;
+      const float* xg = x.block(p, (g0 + g) * kGroup) - g * kGroup * M;
+      const float* sg = x.block_sums(p, (g0 + g) * kGroup) - g * M;
+      fused_groups<M, B>(batch, g, whole, xg, sg, total);
+      if (whole < len) fused_groups<M, 1>(batch, g + whole, len - whole, xg, sg, total);
     }
-    unroll<M>([&](auto m) FLOTILLA_INLINE {
-      store_partial(y + static_cast<std::size_t>(m) * static_cast<std::size_t>(n) + t * kTileRows,
-                    total[m], n - t * kTileRows);
-    });
   }
+  float* out =
+      y + static_cast<std::size_t>(x.panel_begin(p)) * static_cast<std::size_t>(n) + t * kTileRows;
+  unroll<M>([&](auto m) FLOTILLA_INLINE {
+    store_partial(out + static_cast<std::size_t>(m) * static_cast<std::size_t>(n), total[m],
+                  n - t * kTileRows);
+  });
 }
 
 template <class Source>
-void fused_any(const Source& source, const PackedRows& x, int tile_begin, int tile_end, float* y,
-               FusedScratch& s) {
-  switch (x.m()) {
-    case 1:
-      return fused_tiles<1>(source, x, tile_begin, tile_end, y, s);
-    case 2:
-      return fused_tiles<2>(source, x, tile_begin, tile_end, y, s);
-    case 3:
-      return fused_tiles<3>(source, x, tile_begin, tile_end, y, s);
-    case 4:
-      return fused_tiles<4>(source, x, tile_begin, tile_end, y, s);
-    case 5:
-      return fused_tiles<5>(source, x, tile_begin, tile_end, y, s);
-    default:
-      return fused_tiles<6>(source, x, tile_begin, tile_end, y, s);
+void fused_any(const Source& source, const PackedRows& x, int panel_begin, int panel_end,
+               int tile_begin, int tile_end, float* y, FusedScratch& s) {
+  for (int t = tile_begin; t < tile_end; ++t) {
+    for (int p = panel_begin; p < panel_end; ++p) {  // the tile is in the cache from the second on
+      switch (x.panel_rows(p)) {
+        case 1:
+          fused_tile<1>(source, x, p, t, y, s);
+          break;
+        case 2:
+          fused_tile<2>(source, x, p, t, y, s);
+          break;
+        case 3:
+          fused_tile<3>(source, x, p, t, y, s);
+          break;
+        case 4:
+          fused_tile<4>(source, x, p, t, y, s);
+          break;
+        case 5:
+          fused_tile<5>(source, x, p, t, y, s);
+          break;
+        default:
+          fused_tile<6>(source, x, p, t, y, s);
+          break;
+      }
+    }
   }
 }
 
 }  // namespace
 
-void linear_fused(const WeightView& w, const PackedRows& x, int tile_begin, int tile_end, float* y,
-                  std::byte* scratch) {
+void linear_fused(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
+                  int tile_begin, int tile_end, float* y, std::byte* scratch) {
   auto& s = *reinterpret_cast<FusedScratch*>(scratch);
-  if (w.packed != nullptr) return fused_any(PackedSource{w}, x, tile_begin, tile_end, y, s);
-  fused_any(StoredSource{w}, x, tile_begin, tile_end, y, s);
+  if (w.packed != nullptr) {
+    return fused_any(PackedSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
+  }
+  fused_any(StoredSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
 }
 
 }  // namespace flotilla::backend::FLOTILLA_CPU_TARGET

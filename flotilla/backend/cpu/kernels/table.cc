@@ -7,8 +7,8 @@ namespace {
 
 void linear(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
             int tile_begin, int tile_end, float* y, std::byte* scratch) {
-  if (x.num_panels() == 1 && can_pack(w)) {
-    return linear_fused(w, x, tile_begin, tile_end, y, scratch);
+  if (x.m() <= kMaxFusedRows && can_pack(w)) {
+    return linear_fused(w, x, panel_begin, panel_end, tile_begin, tile_end, y, scratch);
   }
   linear_tiled(w, x, panel_begin, panel_end, tile_begin, tile_end, y, scratch);
 }
