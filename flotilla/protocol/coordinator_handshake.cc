@@ -87,8 +87,9 @@ Result<bool> CoordinatorHandshake::on_proof(std::string_view message, bool binar
   return first_join;
 }
 
-std::string CoordinatorHandshake::reject(const Error& error) {
-  auto frame = plain_frame(Reject{to_wire(error)});
+std::string CoordinatorHandshake::reject(const Error& error,
+                                         const std::optional<PublicKey>& own_key) {
+  auto frame = plain_frame(Reject{to_wire(error), own_key});
   FLOTILLA_CHECK(frame.ok(), "a reject always fits");
   return std::move(*frame);
 }

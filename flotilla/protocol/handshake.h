@@ -68,6 +68,8 @@ class NodeHandshake {
   const SessionKeys& keys() const { return *keys_; }  // once done()
 
  private:
+  Error wrong_key(const PublicKey& key) const;
+
   NodeCredentials credentials_;
   KeyShare share_;
   std::string hello_text_;
@@ -102,7 +104,8 @@ class CoordinatorHandshake {
   const Hello& hello() const { return hello_; }
 
   // The plain message that tells the node why it was refused.
-  static std::string reject(const Error& error);
+  static std::string reject(const Error& error,
+                            const std::optional<PublicKey>& own_key = std::nullopt);
 
  private:
   enum class Step { kHello, kLookup, kProof, kDone };

@@ -71,9 +71,12 @@ struct Reject {
   static constexpr std::string_view kType = "reject";
   static constexpr std::uint8_t kKind = 4;
   WireError error = {};  // param: name of the LinkFault, if it is one
+  // Of the coordinator, in the handshake: a node that dialled the wrong one hears that first.
+  std::optional<PublicKey> public_key = {};
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("error", m.error);
+    v("public_key", m.public_key);
   }
 };
 

@@ -141,6 +141,17 @@ TEST(Handshake, AWrongCoordinatorKeyIsRefusedByTheNode) {
   EXPECT_THAT(status.error().message, HasSubstr(fingerprint(s.coordinator.public_key())));
 }
 
+TEST(Handshake, ARejectFromAnotherCoordinatorIsReportedAsTheWrongKey) {
+  Scene s;
+  NodeHandshake node(s.credentials());
+  const Error uninvited = link_error(LinkFault::kUninvitedNode, "no node named 'alpha'");
+  const auto told = [&](const PublicKey& key) {
+    return fault_of(node.on_message(CoordinatorHandshake::reject(uninvited, key), true).error());
+  };
+  EXPECT_EQ(told(Identity::generate().public_key()), LinkFault::kWrongCoordinatorKey);
+  EXPECT_EQ(told(s.coordinator.public_key()), LinkFault::kUninvitedNode);
+}
+
 TEST(Handshake, ACoordinatorWithoutThePrivateKeyIsRefused) {
   // Someone in the middle answers with the right public key but signs with another.
   Scene s;

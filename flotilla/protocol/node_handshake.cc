@@ -17,12 +17,23 @@ NodeHandshake::NodeHandshake(NodeCredentials credentials) : credentials_(std::mo
   hello_text_ = std::move(encoded->body);
 }
 
+Error NodeHandshake::wrong_key(const PublicKey& key) const {
+  return link_error(LinkFault::kWrongCoordinatorKey, "the coordinator has key " + fingerprint(key) +
+                                                         ", the join token names " +
+                                                         fingerprint(credentials_.coordinator_key));
+}
+
 Result<std::string> NodeHandshake::on_message(std::string_view message, bool binary) {
   if (done()) return link_error(LinkFault::kUnexpectedMessage, "the handshake is over");
   if (!binary)
     return link_error(LinkFault::kUnexpectedMessage, "a text message from the coordinator");
   FLOTILLA_TRY(const HandshakeMessage answer, open_plain_frame(message));
-  if (const auto* reject = std::get_if<Reject>(&answer)) return from_wire(reject->error);
+  if (const auto* reject = std::get_if<Reject>(&answer)) {
+    if (reject->public_key && *reject->public_key != credentials_.coordinator_key) {
+      return wrong_key(*reject->public_key);
+    }
+    return from_wire(reject->error);
+  }
   const auto* offer = std::get_if<Offer>(&answer);
   if (offer == nullptr) {
     return link_error(LinkFault::kUnexpectedMessage,
@@ -33,9 +44,7 @@ Result<std::string> NodeHandshake::on_message(std::string_view message, bool bin
                       "the coordinator chose version " + std::to_string(offer->version));
   }
   if (offer->public_key != credentials_.coordinator_key) {
-    return link_error(LinkFault::kWrongCoordinatorKey,
-                      "the coordinator has key " + fingerprint(offer->public_key) +
-                          ", the join token names " + fingerprint(credentials_.coordinator_key));
+    return wrong_key(offer->public_key);
   }
   FLOTILLA_TRY(const std::string transcript, make_transcript(hello_text_, *offer));
   if (!verify(offer->public_key, labelled(kCoordinatorLabel, transcript), offer->signature)) {

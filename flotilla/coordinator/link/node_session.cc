@@ -208,7 +208,8 @@ void NodeSession::refuse(const Error& error) {
         protocol::CoordinatorMessage(protocol::Reject{protocol::to_wire(error)}));
     if (frame.ok()) socket_->send(std::move(*frame), true);
   } else {
-    socket_->send(protocol::CoordinatorHandshake::reject(error), true);
+    socket_->send(protocol::CoordinatorHandshake::reject(error, context_.identity.public_key()),
+                  true);
   }
   step_ = Step::kClosed;
   socket_->close(kClosePolicy, name);
