@@ -112,14 +112,18 @@ Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messag
   FLOTILLA_TRY(auto prepared, engine.prepare(std::move(job)));
 
   using Time = std::chrono::steady_clock;
-  BoundedQueue<engine::TokenEvent> events(kQueuedEvents);
+  // Shared with the sink, which may still be inside a call when the finish event has been taken here.
+  struct Channel {
+    BoundedQueue<engine::TokenEvent> events{kQueuedEvents};
+    std::atomic<bool> paused{false};
+  };
+  const auto channel = std::make_shared<Channel>();
   const auto begin = Time::now();
   // A paused sequence produces nothing, so the upper half of the queue is never needed and no event is lost.
-  std::atomic<bool> paused{false};
-  FLOTILLA_TRY(const RequestId id, engine.submit(std::move(prepared), [&](engine::TokenEvent event) {
-    events.try_push(std::move(event));
-    if (events.size() < kQueuedEvents / 2) return true;
-    paused.store(true);
+  FLOTILLA_TRY(const RequestId id, engine.submit(std::move(prepared), [channel](engine::TokenEvent event) {
+    channel->events.try_push(std::move(event));
+    if (channel->events.size() < kQueuedEvents / 2) return true;
+    channel->paused.store(true);
     return false;
   }));
 
@@ -132,9 +136,9 @@ Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messag
       cancelled = true;
       engine.cancel(id);
     }
-    auto event = events.pop_for(kPoll);
+    auto event = channel->events.pop_for(kPoll);
     if (!event) continue;
-    if (events.size() == 0 && paused.exchange(false)) engine.resume_output(id);
+    if (channel->events.size() == 0 && channel->paused.exchange(false)) engine.resume_output(id);
     if (!event->ids.empty()) {
       last = Time::now();
       if (!first) first = last;
