@@ -133,6 +133,7 @@ describe('the coordinator turns away', () => {
 
   it('by the node: a coordinator whose key is not the one of the invitation', async () => {
     const other = join(d.dir, 'another.sqlite');
+    invite(d, 'misled');  // known here too: only the key is another one
     const token = coordinatorCommand(d, ['nodes', 'invite', 'misled', '--url', d.link, '--quiet'], other);
     await rejected(token, 'wrong_coordinator_key');
   });
