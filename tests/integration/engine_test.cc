@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(
                                .force_preemption_every = 9}},
         Schedule{.name = "little_memory",
                  .scheduler = {.max_batch_tokens = 40, .prefill_chunk = 32, .max_sequences = 16},
-                 .kv_bytes = 1 << 20},
+                 .kv_bytes = 6 << 20},  // two or three of these sequences
         Schedule{.name = "one_at_a_time", .scheduler = {.prefill_chunk = 16, .max_sequences = 1}}),
     [](const auto& tested) { return tested.param.name; });
 
