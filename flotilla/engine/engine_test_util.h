@@ -36,16 +36,16 @@ class EventLog {
     };
   }
 
-  // The finish event; nullopt after ten seconds without one.
+  // The finish event; nullopt after a minute without one.
   std::optional<Finish> wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return finished_locked(); });
+    changed_.wait_for(lock, std::chrono::seconds(60), [this] { return finished_locked(); });
     return finished_locked() ? events_.back().finish : std::nullopt;
   }
-  // True once `count` events have come (or the end), within ten seconds.
+  // True once `count` events have come (or the end), within a minute.
   bool wait_events(std::size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [this, count] {
+    return changed_.wait_for(lock, std::chrono::seconds(60), [this, count] {
       return events_.size() >= count || finished_locked();
     });
   }

@@ -218,7 +218,7 @@ TEST(ScriptedEngine, KeepsItsTimetable) {
   start(*engine, chat_job("x"))->wait();
   const auto took = std::chrono::steady_clock::now() - begin;
   EXPECT_GE(took, milliseconds(60));
-  EXPECT_LT(took, milliseconds(2000));
+  EXPECT_LT(took, milliseconds(20'000));
 }
 
 TEST(ScriptedEngine, SplitsThoughtsAndCallsLikeTheFamily) {
