@@ -1,5 +1,7 @@
 #include "flotilla/checkpoint/checkpoint.h"
 
+#include <unistd.h>
+
 #include <boost/json.hpp>
 #include <cstring>
 
@@ -57,6 +59,13 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
 }
 
 void Checkpoint::prefetch() const {
+  // A checkpoint that does not fit beside what else is in memory would only push itself out again.
+  const long pages = ::sysconf(_SC_AVPHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page_bytes > 0 &&
+      tensor_bytes_ > static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes)) {
+    return;
+  }
   for (const auto& file : mapped_) file->prefetch();
 }
 

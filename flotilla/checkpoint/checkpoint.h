@@ -31,7 +31,7 @@ class Checkpoint {
   const QuantizationConfig& quantization() const { return quantization_; }
   const std::vector<std::string>& weight_files() const { return weight_files_; }  // names, sorted
   std::uint64_t tensor_bytes() const { return tensor_bytes_; }
-  // Asks the kernel to read the weights ahead.
+  // Asks the kernel to read the weights ahead, if free memory holds them.
   void prefetch() const;
 
   struct Entry {

@@ -82,10 +82,15 @@ Status hash_jobs(std::vector<Job*> jobs, const DigestProgress& progress, int num
   std::mutex mutex;
   std::uint64_t done = 0;        // guarded by mutex
   std::optional<Error> failure;  // guarded by mutex
+  const std::function<void(std::uint64_t)> report = [&](std::uint64_t bytes) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    if (progress) progress(done, total);
+  };
   const auto work = [&] {
     for (std::size_t i; (i = next.fetch_add(1)) < jobs.size();) {
       Job& job = *jobs[i];
-      auto digest = sha256_file(job.full_path);
+      auto digest = sha256_file(job.full_path, report);
       const auto after = stamp_file(job.full_path);
       const std::lock_guard lock(mutex);
       if (!digest.ok()) {
@@ -96,8 +101,6 @@ Status hash_jobs(std::vector<Job*> jobs, const DigestProgress& progress, int num
         job.sha256 = to_hex(*digest);
       }
       if (failure) return;
-      done += job.stamp.size;
-      if (progress) progress(done, total);
     }
   };
   const unsigned wanted =

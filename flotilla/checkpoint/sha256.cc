@@ -39,7 +39,8 @@ Sha256Digest Sha256::finish() {
   return digest;
 }
 
-Result<Sha256Digest> sha256_file(const std::string& path) {
+Result<Sha256Digest> sha256_file(const std::string& path,
+                                 const std::function<void(std::uint64_t)>& on_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     const int code = errno;
@@ -54,6 +55,7 @@ Result<Sha256Digest> sha256_file(const std::string& path) {
     const ssize_t n = ::read(fd, buffer.data(), buffer.size());
     if (n > 0) {
       hash.update(std::span<const std::byte>(buffer.data(), static_cast<std::size_t>(n)));
+      if (on_bytes) on_bytes(static_cast<std::uint64_t>(n));
       continue;
     }
     if (n == 0) break;

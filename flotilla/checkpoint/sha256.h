@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,8 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
-Result<Sha256Digest> sha256_file(const std::string& path);
+// `on_bytes` (may be empty) is told the size of each piece read.
+Result<Sha256Digest> sha256_file(const std::string& path,
+                                 const std::function<void(std::uint64_t)>& on_bytes = {});
 
 }  // namespace flotilla::checkpoint
