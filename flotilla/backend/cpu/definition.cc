@@ -79,18 +79,26 @@ float stored_bias(const StoredMatrix& m, std::int64_t n, std::int64_t group) {
   return m.format == WeightFormat::kAffine ? number(m.biases, n, group) : 0.0f;
 }
 
+float stored_center(const StoredMatrix& m) {
+  return m.format == WeightFormat::kAffine ? static_cast<float>(1 << (m.bits - 1)) : 0.0f;
+}
+
 void define_linear(const StoredMatrix& m, std::span<const float> x, std::span<float> out) {
   const int group = stored_group(m);
   for (std::int64_t n = 0; n < m.n; ++n) {
     float total = 0.0f;
     for (std::int64_t g = 0; g * group < m.k; ++g) {
+      const float center = stored_center(m);
       float acc = 0.0f, sum = 0.0f;
       for (std::int64_t k = g * group; k < (g + 1) * group; ++k) {
         const float xv = k < m.k ? x[static_cast<std::size_t>(k)] : 0.0f;
-        acc = std::fma(k < m.k ? stored_code(m, n, k) : 0.0f, xv, acc);
+        acc = std::fma(k < m.k ? stored_code(m, n, k) - center : 0.0f, xv, acc);
         sum = sum + xv;
       }
-      if (m.format == WeightFormat::kAffine) total = std::fma(stored_bias(m, n, g), sum, total);
+      if (m.format == WeightFormat::kAffine) {
+        const float bias = std::fma(stored_scale(m, n, g), center, stored_bias(m, n, g));
+        total = std::fma(bias, sum, total);
+      }
       total = std::fma(stored_scale(m, n, g), acc, total);
     }
     out[static_cast<std::size_t>(n)] = total;

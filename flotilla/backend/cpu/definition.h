@@ -9,8 +9,9 @@
 //   for each group of G consecutive k, increasing:
 //     acc = +0, sum = +0
 //     for k in the group, increasing:  acc = fma(code[n,k], x[k], acc),  sum = sum + x[k]
-//     affine:  total = fma(scale, acc, fma(bias, sum, total))        else:  total = fma(scale, acc,
-//     total)
+//     total = fma(scale, acc, affine ? fma(bias, sum, total) : total)
+//   where an affine code of b bits is taken less its middle c = 2^(b-1), and bias stands for
+//   fma(scale, c, bias): codes around zero leave less to cancel (docs/decisions/0004).
 // Embedding. affine: fma(code, scale, bias) * s;  mx and nv: (code * scale) * s;  dense: code * s.
 // Reductions over i: sixteen partial results (i mod 16), i increasing; then lane l takes lane l +
 // 8, then + 4, + 2, + 1. RMS norm. r = 1 / sqrt(sum / dim + eps) with sum = fma(x, x, sum) as a
@@ -43,6 +44,8 @@ float stored_code(const StoredMatrix& m, std::int64_t n, std::int64_t k);
 float stored_scale(const StoredMatrix& m, std::int64_t n, std::int64_t group);
 float stored_bias(const StoredMatrix& m, std::int64_t n, std::int64_t group);
 int stored_group(const StoredMatrix& m);
+// What linear subtracts from affine codes; 0 for the others.
+float stored_center(const StoredMatrix& m);
 
 // out[n] for one row x[k].
 void define_linear(const StoredMatrix& m, std::span<const float> x, std::span<float> out);

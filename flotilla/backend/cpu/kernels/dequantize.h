@@ -7,8 +7,12 @@
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 
 // The elements of a stored matrix as integers become float32 without rounding.
-struct UnsignedCode {
-  FLOTILLA_INLINE static F decode(I v) { return to_float(v); }
+// An affine code less the middle of its range.
+template <int Bits>
+struct CenteredCode {
+  FLOTILLA_INLINE static F decode(I v) {
+    return to_float(v) - set1(static_cast<float>(1 << (Bits - 1)));
+  }
 };
 struct E2m1Code {  // low four bits
   FLOTILLA_INLINE static F decode(I v) {

@@ -100,6 +100,14 @@ FLOTILLA_LANE I shift_left(I a) {
 }
 FLOTILLA_LANE I halve(I a) { return {_mm256_srai_epi32(a.lo, 1), _mm256_srai_epi32(a.hi, 1)}; }
 FLOTILLA_LANE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble into
+// the two's complement of that number.
+FLOTILLA_LANE I prepare_nibbles(I words) { return words ^ set1_int(0x88888888u); }
+template <int N>
+FLOTILLA_LANE F centered_nibble(I words) {
+  const I top = shift_left<28 - 4 * N>(words);
+  return to_float({_mm256_srai_epi32(top.lo, 28), _mm256_srai_epi32(top.hi, 28)});
+}
 FLOTILLA_LANE F as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 FLOTILLA_LANE I as_int(F a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 // table[index & 7] of eight entries.

@@ -60,6 +60,13 @@ FLOTILLA_LANE I shift_left(I a) {
 }
 FLOTILLA_LANE I halve(I a) { return {_mm512_maskz_srai_epi32(0xffff, a.v, 1)}; }
 FLOTILLA_LANE F to_float(I a) { return {_mm512_maskz_cvtepi32_ps(0xffff, a.v)}; }
+// Nibble N of each word, less 8. `words` went through prepare_nibbles().
+FLOTILLA_LANE I prepare_nibbles(I words) { return words; }
+template <int N>
+FLOTILLA_LANE F centered_nibble(I words) {
+  const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  return {_mm512_maskz_permutexvar_ps(0xffff, shift_right<4 * N>(words).v, values)};
+}
 FLOTILLA_LANE F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 FLOTILLA_LANE I as_int(F a) { return {_mm512_castps_si512(a.v)}; }
 // table[index & 7] of eight entries.

@@ -86,6 +86,13 @@ FLOTILLA_LANE I halve(const I& a) { return {(I::Vector)((SignedVector)a.v >> 1)}
 FLOTILLA_LANE F to_float(const I& a) {
   return {__builtin_convertvector((SignedVector)a.v, F::Vector)};
 }
+// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble into
+// the two's complement of that number.
+FLOTILLA_LANE I prepare_nibbles(const I& words) { return {words.v ^ 0x88888888u}; }
+template <int N>
+FLOTILLA_LANE F centered_nibble(const I& words) {
+  return {__builtin_convertvector((SignedVector)(words.v << (28 - 4 * N)) >> 28, F::Vector)};
+}
 FLOTILLA_LANE F as_float(const I& a) { return {(F::Vector)a.v}; }
 FLOTILLA_LANE I as_int(const F& a) { return {(I::Vector)a.v}; }
 // table[index & 7] of eight entries.

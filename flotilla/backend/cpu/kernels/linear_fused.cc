@@ -109,22 +109,20 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
     for (int j = 0; j < 8; ++j) {
       unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
       I words[B];
-      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = load_int(batch.words(g + c) + j * 64); });
+      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = prepare_nibbles(load_int(batch.words(g + c) + j * 64)); });
       // Chains are interleaved instruction by instruction: the core's window is too short for
       // longer runs.
       unroll<8>([&](auto i) FLOTILLA_INLINE {
         unroll<B>([&](auto c) FLOTILLA_INLINE {
           const float* xk = x + ((g + c) * kGroup + j * 8 + i) * M;
-          I v = shift_right<4 * i>(words[c]);
-          if constexpr (i != 7) v = v & set1_int(15);
-          const F q = to_float(v);
+          const F q = centered_nibble<i>(words[c]);
           unroll<M>([&](auto m)
                         FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
         });
       });
     }
     unroll<B>([&](auto c) FLOTILLA_INLINE {
-      const F scale = batch.scale(g + c), bias = batch.bias(g + c);
+      const F scale = batch.scale(g + c), bias = fma(scale, set1(8.0f), batch.bias(g + c));
       unroll<M>([&](auto m) FLOTILLA_INLINE {
         const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
         total[m] = fma(scale, acc[c][m], with_bias);

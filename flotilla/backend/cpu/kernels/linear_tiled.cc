@@ -60,11 +60,20 @@ void expand_affine_scales(const std::byte* base, const WeightView& w, int tile, 
   }
 }
 
+// The codes are centered around zero, so the biases are those of the center.
+FLOTILLA_INLINE inline void center_biases(int num, float center, Tile& tile) {
+  for (int g = 0; g < num; ++g) {
+    float* bias = tile.biases + g * kLanes;
+    store(bias, fma(load(tile.scales + g * kLanes), set1(center), load(bias)));
+  }
+}
+
 template <int Bits>
 void expand_affine(const WeightView& w, int tile, int k0, int len, TiledScratch& s) {
   expand_affine_scales(w.scales, w, tile, k0 / w.group, len / w.group, s.words, s.tile.scales);
   expand_affine_scales(w.biases, w, tile, k0 / w.group, len / w.group, s.words, s.tile.biases);
-  expand_weights<UnsignedCode, Bits>(w, tile, k0, len, s);
+  center_biases(len / w.group, static_cast<float>(1 << (Bits - 1)), s.tile);
+  expand_weights<CenteredCode<Bits>, Bits>(w, tile, k0, len, s);
 }
 
 template <class Code, int Bits, class ScaleCode>
@@ -88,14 +97,16 @@ void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch&
                      kPackedGroupBytes;
   float* out = s.tile.w;
   for (int g = 0; g < len / 64; ++g, p += kPackedGroupBytes) {
-    store(s.tile.scales + g * kLanes, load_scale16(p + kPackedScales, is_f16));
-    store(s.tile.biases + g * kLanes, load_scale16(p + kPackedBiases, is_f16));
+    const F scale = load_scale16(p + kPackedScales, is_f16);
+    store(s.tile.scales + g * kLanes, scale);
+    store(s.tile.biases + g * kLanes,
+          fma(scale, set1(8.0f), load_scale16(p + kPackedBiases, is_f16)));
     for (int j = 0; j < 8; ++j) {
       const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes;
       prefetch_near(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
-      const I words = load_int(p + j * 64);
+      const I words = prepare_nibbles(load_int(p + j * 64));
       unroll<8>([&](auto i) FLOTILLA_INLINE {
-        store(out + i * kLanes, to_float(shift_right<4 * i>(words) & set1_int(15)));
+        store(out + i * kLanes, centered_nibble<i>(words));
       });
       out += 8 * kLanes;
     }
