@@ -45,18 +45,15 @@ struct ModelManager::Graveyard {
     std::lock_guard lock(mutex);
     ++num_alive;
   }
+  // Notifies under the lock: the last burial may let the destructor run at once.
   void bury(std::shared_ptr<engine::TextEngine> engine) {
-    {
-      std::lock_guard lock(mutex);
-      dead.push_back(std::move(engine));
-    }
+    std::lock_guard lock(mutex);
+    dead.push_back(std::move(engine));
     changed.notify_all();
   }
   void close() {
-    {
-      std::lock_guard lock(mutex);
-      closed = true;
-    }
+    std::lock_guard lock(mutex);
+    closed = true;
     changed.notify_all();
   }
 

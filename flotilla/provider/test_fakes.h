@@ -208,6 +208,7 @@ class FakeCoordinator {
       auto mine = weak.lock();
       if (!mine) return;
       const auto refuse = [&](const Error& error) {
+        step = 3;  // what the node sent before it knew is dropped
         mine->send(protocol::CoordinatorHandshake::reject(error), true);
         mine->close(1008, "refused");
       };
@@ -229,7 +230,7 @@ class FakeCoordinator {
         channel_.emplace(handshake->keys(), clock_);
         return;
       }
-      on_frame(message);
+      if (step == 2) on_frame(message);
     };
     handlers.on_closed = [this](std::string) { ++num_closed; };
     return handlers;
