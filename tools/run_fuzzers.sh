@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzzer of build/fuzz for SECONDS, two at a time, with its corpus in build/fuzz/corpus. Findings stay there.
+# Runs every fuzzer of build/asan for SECONDS, two at a time, with its corpus in build/fuzz/corpus. Findings stay there.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:?usage: run_fuzzers.sh SECONDS}
@@ -23,4 +23,4 @@ run_one() {
 }
 export -f run_one
 export seconds
-ls build/fuzz/fuzz/*_fuzz | xargs -P 2 -I{} bash -c 'run_one {}'
+ls build/asan/fuzz/*_fuzz | xargs -P 2 -I{} bash -c 'run_one {}'

@@ -15,11 +15,16 @@ namespace bj = boost::json;
 namespace {
 
 constexpr std::size_t kQueuedEvents = 4096;
-constexpr auto kPoll = std::chrono::milliseconds(50);  // how soon Ctrl-C is noticed while nothing arrives
+constexpr auto kPoll =
+    std::chrono::milliseconds(50);  // how soon Ctrl-C is noticed while nothing arrives
 
 // The body that a client would post, so that the terminal and the HTTP surface mean the same by it.
-bj::object request_body(const bj::array& messages, const bj::value& tools, const AnswerOptions& options) {
+bj::object request_body(const bj::array& messages, const bj::value& tools,
+                        const AnswerOptions& options) {
   bj::object body{{"model", "local"}, {"messages", messages}};
+  if (!options.text.empty()) {
+    body["messages"] = bj::array{bj::object{{"role", "user"}, {"content", options.text}}};
+  }
   if (tools.is_array() && !tools.get_array().empty()) body["tools"] = tools;
   if (options.thinking) body["chat_template_kwargs"] = bj::object{{"enable_thinking", true}};
   if (options.max_tokens > 0) body["max_tokens"] = options.max_tokens;
@@ -64,9 +69,10 @@ class Printer {
     if (!calls_.empty()) {
       bj::array calls;
       for (std::size_t i = 0; i < calls_.size(); ++i) {
-        calls.push_back(bj::object{{"id", "call_" + std::to_string(i)},
-                                   {"type", "function"},
-                                   {"function", {{"name", calls_[i].first}, {"arguments", calls_[i].second}}}});
+        calls.push_back(
+            bj::object{{"id", "call_" + std::to_string(i)},
+                       {"type", "function"},
+                       {"function", {{"name", calls_[i].first}, {"arguments", calls_[i].second}}}});
       }
       out["tool_calls"] = std::move(calls);
     }
@@ -76,8 +82,12 @@ class Printer {
  private:
   void collect(const chat::OutputDelta& delta) {
     switch (delta.channel) {
-      case chat::Channel::kContent: content_ += delta.text; break;
-      case chat::Channel::kReasoning: reasoning_ += delta.text; break;
+      case chat::Channel::kContent:
+        content_ += delta.text;
+        break;
+      case chat::Channel::kReasoning:
+        reasoning_ += delta.text;
+        break;
       case chat::Channel::kToolCall:
         if (!delta.call_name.empty()) calls_.emplace_back(delta.call_name, "");
         if (!calls_.empty()) calls_.back().second += delta.text;
@@ -103,29 +113,35 @@ class Printer {
 
 }  // namespace
 
-Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messages, const bj::value& tools,
-                             const AnswerOptions& options, const std::atomic<bool>& interrupted) {
-  FLOTILLA_TRY(api::ChatRequest request, api::parse_chat_request(request_body(messages, tools, options)));
+Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messages,
+                             const bj::value& tools, const AnswerOptions& options,
+                             const std::atomic<bool>& interrupted) {
+  FLOTILLA_TRY(api::ChatRequest request,
+               api::parse_chat_request(request_body(messages, tools, options)));
   request.seed = options.seed;
   provider::fix_at_admission(request, SystemClock().unix_seconds());
   FLOTILLA_TRY(engine::ChatJob job, provider::to_chat_job(request, engine.info(), 0, "local"));
+  job.raw_prompt = options.text;
   FLOTILLA_TRY(auto prepared, engine.prepare(std::move(job)));
 
   using Time = std::chrono::steady_clock;
-  // Shared with the sink, which may still be inside a call when the finish event has been taken here.
+  // Shared with the sink, which may still be inside a call when the finish event has been taken
+  // here.
   struct Channel {
     BoundedQueue<engine::TokenEvent> events{kQueuedEvents};
     std::atomic<bool> paused{false};
   };
   const auto channel = std::make_shared<Channel>();
   const auto begin = Time::now();
-  // A paused sequence produces nothing, so the upper half of the queue is never needed and no event is lost.
-  FLOTILLA_TRY(const RequestId id, engine.submit(std::move(prepared), [channel](engine::TokenEvent event) {
-    channel->events.try_push(std::move(event));
-    if (channel->events.size() < kQueuedEvents / 2) return true;
-    channel->paused.store(true);
-    return false;
-  }));
+  // A paused sequence produces nothing, so the upper half of the queue is never needed and no event
+  // is lost.
+  FLOTILLA_TRY(const RequestId id,
+               engine.submit(std::move(prepared), [channel](engine::TokenEvent event) {
+                 channel->events.try_push(std::move(event));
+                 if (channel->events.size() < kQueuedEvents / 2) return true;
+                 channel->paused.store(true);
+                 return false;
+               }));
 
   Answer answer;
   Printer printer(options.raw);
@@ -162,9 +178,10 @@ Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messag
 std::string speed_line(const Answer& answer) {
   char text[160];
   const auto tokens = answer.finish.usage.completion_tokens;
-  const double rate = answer.decode_seconds > 0 ? static_cast<double>(tokens - 1) / answer.decode_seconds : 0;
-  std::snprintf(text, sizeof text, "%lld tokens, %.1f tokens/s, first after %.2f s%s", static_cast<long long>(tokens), rate,
-                answer.seconds_to_first_token,
+  const double rate =
+      answer.decode_seconds > 0 ? static_cast<double>(tokens - 1) / answer.decode_seconds : 0;
+  std::snprintf(text, sizeof text, "%lld tokens, %.1f tokens/s, first after %.2f s%s",
+                static_cast<long long>(tokens), rate, answer.seconds_to_first_token,
                 answer.finish.reason == engine::FinishReason::kLength      ? ", cut at the limit"
                 : answer.finish.reason == engine::FinishReason::kCancelled ? ", stopped"
                                                                            : "");

@@ -1,4 +1,5 @@
-// One answer in the terminal: builds the job from messages, streams the text, collects the message for the history.
+// One answer in the terminal: builds the job from messages, streams the text, collects the message
+// for the history.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,10 @@
 namespace flotilla::apps {
 
 struct AnswerOptions {
+  std::string text;  // continue this instead of answering messages: no template
   bool thinking = false;
-  bool raw = false;  // print the completion token for token, control tokens included; greedy unless told otherwise
+  bool raw = false;  // print the completion token for token, control tokens included; greedy unless
+                     // told otherwise
   std::int64_t max_tokens = 0;  // 0: to the context's end
   std::optional<double> temperature, top_p;
   std::optional<std::int64_t> top_k;
@@ -29,7 +32,8 @@ struct Answer {
   double decode_seconds = 0;  // after the first token
 };
 
-// Streams to standard output. `interrupted` (set by a signal handler) cancels the answer; what was written stays.
+// Streams to standard output. `interrupted` (set by a signal handler) cancels the answer; what was
+// written stays.
 Result<Answer> stream_answer(engine::TextEngine& engine, const boost::json::array& messages,
                              const boost::json::value& tools, const AnswerOptions& options,
                              const std::atomic<bool>& interrupted);

@@ -18,13 +18,18 @@ namespace {
 constexpr std::int64_t kSpare = 32;  // positions left for decode steps after the deepest start
 
 using Time = std::chrono::steady_clock;
-double seconds_since(Time::time_point begin) { return std::chrono::duration<double>(Time::now() - begin).count(); }
+double seconds_since(Time::time_point begin) {
+  return std::chrono::duration<double>(Time::now() - begin).count();
+}
 
 // One model with some sequences at a given depth.
 class Stepper {
  public:
   Stepper(const models::CausalLM& model, backend::Backend& backend)
-      : model_(model), backend_(backend), workspace_(model.make_workspace()), pool_(std::size_t{1} << 44) {}
+      : model_(model),
+        backend_(backend),
+        workspace_(model.make_workspace()),
+        pool_(std::size_t{1} << 44) {}
 
   // `rows` sequences with `depth` tokens each.
   Status begin(std::int64_t rows, std::int64_t depth) {
@@ -32,7 +37,8 @@ class Stepper {
     samplers_.clear();
     for (std::int64_t i = 0; i < rows; ++i) {
       sequences_.emplace_back(model_.state_layout(), pool_);
-      samplers_.emplace_back(sampling::SamplingParams{.temperature = 0}, std::span<const TokenId>());
+      samplers_.emplace_back(sampling::SamplingParams{.temperature = 0},
+                             std::span<const TokenId>());
       // In pieces, as a prompt would come: window layers drop pages on the way.
       for (std::int64_t at = 0; at < depth;) {
         const std::int64_t piece = std::min<std::int64_t>(depth - at, 256);
@@ -57,7 +63,8 @@ class Stepper {
     const tensor::Tensor logits = model_.forward(backend_, *workspace_, {.rows = rows});
     const auto vocab = static_cast<std::size_t>(logits.dim(1));
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      FLOTILLA_TRY(last_[i], samplers_[i].sample({logits.data<float>() + i * vocab, vocab}, {}, scratch_));
+      FLOTILLA_TRY(last_[i],
+                   samplers_[i].sample({logits.data<float>() + i * vocab, vocab}, {}, scratch_));
       samplers_[i].accept(last_[i]);
       sequences_[i].append(1);
     }
@@ -67,16 +74,19 @@ class Stepper {
   Status prefill(std::int64_t tokens, std::int64_t chunk) {
     std::vector<TokenId> ids(static_cast<std::size_t>(tokens));
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      ids[i] = static_cast<TokenId>((i * 37 + 11) % static_cast<std::size_t>(model_.info().vocab_size));
+      ids[i] =
+          static_cast<TokenId>((i * 37 + 11) % static_cast<std::size_t>(model_.info().vocab_size));
     }
     for (std::int64_t at = 0; at < tokens; at += chunk) {
       const std::int64_t count = std::min(chunk, tokens - at);
       state::SequenceState& sequence = sequences_[0];
       FLOTILLA_TRY_STATUS(sequence.reserve(sequence.num_positions() + count));
       const models::ForwardRow row{
-          .ids = std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+          .ids =
+              std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
           .first_position = static_cast<int>(sequence.num_positions()),
-          .wants_logits = at + count == tokens ? models::WantsLogits::kLast : models::WantsLogits::kNone,
+          .wants_logits =
+              at + count == tokens ? models::WantsLogits::kLast : models::WantsLogits::kNone,
           .layers = sequence.views()};
       model_.forward(backend_, *workspace_, {.rows = std::span(&row, 1)});
       sequence.append(count);
@@ -122,10 +132,12 @@ Result<BenchResult> bench_model(BenchOptions options) {
   for (const std::int64_t depth : options.depths) {
     if (depth < 0 || depth + options.prefill_tokens > model->info().context_length) {
       return Error{ErrorCode::kInvalidArgument, "depth " + std::to_string(depth) + " and " +
-                                                    std::to_string(options.prefill_tokens) + " prefill tokens exceed the context of " +
+                                                    std::to_string(options.prefill_tokens) +
+                                                    " prefill tokens exceed the context of " +
                                                     std::to_string(model->info().context_length)};
     }
-    for (const std::int64_t rows : options.rows) result.decode.push_back({.rows = rows, .depth = depth});
+    for (const std::int64_t rows : options.rows)
+      result.decode.push_back({.rows = rows, .depth = depth});
     result.prefill.push_back({.tokens = options.prefill_tokens, .depth = depth});
   }
 
@@ -146,10 +158,12 @@ Result<BenchResult> bench_model(BenchOptions options) {
         FLOTILLA_TRY_STATUS(stepper.decode_step());
         ++steps;
         elapsed = seconds_since(begin);
-      } while (elapsed < options.seconds_per_sample && what.depth + steps + 2 < model->info().context_length);
+      } while (elapsed < options.seconds_per_sample &&
+               what.depth + steps + 2 < model->info().context_length);
       if (round < 0) continue;
       const double step_bytes = static_cast<double>(result.weight_bytes) +
-                                static_cast<double>(what.rows) * static_cast<double>(model->state_layout().bytes(what.depth));
+                                static_cast<double>(what.rows) *
+                                    static_cast<double>(model->state_layout().bytes(what.depth));
       const double bandwidth = step_bytes * steps / elapsed / 1e9;
       read_loop.push_back(read);
       decode[i].rate.push_back(static_cast<double>(what.rows) * steps / elapsed);
@@ -170,7 +184,8 @@ Result<BenchResult> bench_model(BenchOptions options) {
     result.decode[i].gigabytes_per_second = summarize(decode[i].bandwidth);
     result.decode[i].share_of_read_loop = summarize(decode[i].share);
   }
-  for (std::size_t i = 0; i < prefill.size(); ++i) result.prefill[i].tokens_per_second = summarize(prefill[i]);
+  for (std::size_t i = 0; i < prefill.size(); ++i)
+    result.prefill[i].tokens_per_second = summarize(prefill[i]);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Measures decode and prefill of one model beside a loop that only reads memory, in alternating rounds.
+// Measures decode and prefill of one model beside a loop that only reads memory, in alternating
+// rounds.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace flotilla::apps {
 struct BenchOptions {
   std::string folder;
   int threads = 0;
-  std::vector<std::int64_t> rows{1, 8};      // sequences decoded together
-  std::vector<std::int64_t> depths;           // tokens already in each sequence; empty: 128 and close to 4k
+  std::vector<std::int64_t> rows{1, 8};  // sequences decoded together
+  std::vector<std::int64_t> depths;  // tokens already in each sequence; empty: 128 and close to 4k
   std::int64_t prefill_tokens = 512;
   std::int64_t prefill_chunk = 256;
   int rounds = 5;
@@ -45,8 +46,8 @@ struct BenchResult {
   std::vector<PrefillResult> prefill;
 };
 
-// The step is whole: forward pass, logits, sampling. Keys and values before `depth` are zeros: their content does not
-// change the time.
+// The step is whole: forward pass, logits, sampling. Keys and values before `depth` are zeros:
+// their content does not change the time.
 Result<BenchResult> bench_model(BenchOptions options);
 
 }  // namespace flotilla::apps

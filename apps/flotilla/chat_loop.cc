@@ -26,7 +26,8 @@ bool is_system(const bj::array& messages) {
 }
 
 // True when `line` was a command.
-bool run_command(const std::string& line, bj::array& messages, AnswerOptions& options, bool& leave) {
+bool run_command(const std::string& line, bj::array& messages, AnswerOptions& options,
+                 bool& leave) {
   if (line.empty() || line[0] != '/') return false;
   const std::size_t space = line.find(' ');
   const std::string name = line.substr(0, space);
@@ -60,11 +61,12 @@ void install_interrupt_handler() {
   sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a read of the terminal must return
 }
 
-int chat_loop(engine::TextEngine& engine, bj::array messages, const bj::value& tools, AnswerOptions options) {
+int chat_loop(engine::TextEngine& engine, bj::array messages, const bj::value& tools,
+              AnswerOptions options) {
   install_interrupt_handler();
   LineEditor editor;
-  std::printf("%s, context %lld. /help lists the commands, Ctrl-D leaves.\n", engine.info().model.c_str(),
-              static_cast<long long>(engine.info().context_length));
+  std::printf("%s, context %lld. /help lists the commands, Ctrl-D leaves.\n",
+              engine.info().model.c_str(), static_cast<long long>(engine.info().context_length));
   bool leave = false;
   while (!leave) {
     const auto line = editor.read("> ", g_interrupted);
@@ -81,8 +83,8 @@ int chat_loop(engine::TextEngine& engine, bj::array messages, const bj::value& t
       continue;
     }
     messages.push_back(answer->message);
-    std::fprintf(stderr, "%s[%s]%s\n", is_terminal(stderr) ? "\033[2m" : "", speed_line(*answer).c_str(),
-                 is_terminal(stderr) ? "\033[0m" : "");
+    std::fprintf(stderr, "%s[%s]%s\n", is_terminal(stderr) ? "\033[2m" : "",
+                 speed_line(*answer).c_str(), is_terminal(stderr) ? "\033[0m" : "");
   }
   std::puts("");
   return 0;

@@ -8,10 +8,10 @@
 
 namespace flotilla::apps {
 
-// Reads lines until Ctrl-D or /exit and answers each, keeping the history. Ctrl-C stops an answer, not the program.
-// `messages` begins the history (a system message, say). Returns the exit code.
-int chat_loop(engine::TextEngine& engine, boost::json::array messages, const boost::json::value& tools,
-              AnswerOptions options);
+// Reads lines until Ctrl-D or /exit and answers each, keeping the history. Ctrl-C stops an answer,
+// not the program. `messages` begins the history (a system message, say). Returns the exit code.
+int chat_loop(engine::TextEngine& engine, boost::json::array messages,
+              const boost::json::value& tools, AnswerOptions options);
 
 // Set by SIGINT once installed.
 std::atomic<bool>& interrupt_flag();

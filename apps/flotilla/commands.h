@@ -1,4 +1,5 @@
-// The subcommands of `flotilla`. Each function adds one to `app`; its callback runs it and sets `exit_code`.
+// The subcommands of `flotilla`. Each function adds one to `app`; its callback runs it and sets
+// `exit_code`.
 #pragma once
 
 namespace CLI {

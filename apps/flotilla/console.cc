@@ -29,7 +29,9 @@ std::string format_bytes(std::uint64_t bytes) {
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 
 ProgressBar::ProgressBar(std::string title)
-    : title_(std::move(title)), terminal_(is_terminal(stderr)), begin_(std::chrono::steady_clock::now()) {}
+    : title_(std::move(title)),
+      terminal_(is_terminal(stderr)),
+      begin_(std::chrono::steady_clock::now()) {}
 
 void ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   std::lock_guard lock(mutex_);
@@ -39,11 +41,12 @@ void ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   if (now - drawn_ < kRedraw && done < total) return;
   drawn_ = now;
   visible_ = true;
-  const int filled = static_cast<int>(static_cast<double>(kBarWidth) * static_cast<double>(done) / static_cast<double>(total));
+  const int filled = static_cast<int>(static_cast<double>(kBarWidth) * static_cast<double>(done) /
+                                      static_cast<double>(total));
   std::string bar(static_cast<std::size_t>(filled), '#');
   bar.resize(kBarWidth, ' ');
-  std::fprintf(stderr, "\r\033[K%s [%s] %s of %s", title_.c_str(), bar.c_str(), format_bytes(done).c_str(),
-               format_bytes(total).c_str());
+  std::fprintf(stderr, "\r\033[K%s [%s] %s of %s", title_.c_str(), bar.c_str(),
+               format_bytes(done).c_str(), format_bytes(total).c_str());
   std::fflush(stderr);
 }
 
@@ -52,7 +55,8 @@ void ProgressBar::finish() {
   if (visible_) std::fputs("\r\033[K", stderr);
   visible_ = false;
   if (!terminal_) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     const std::string size = total_ > 0 ? " " + format_bytes(total_) + " in" : std::string();
     std::fprintf(stderr, "%s:%s %.1f s\n", title_.c_str(), size.c_str(), seconds);
   }

@@ -20,7 +20,8 @@ std::string format_bytes(std::uint64_t bytes);
 
 bool is_terminal(std::FILE* stream);
 
-// A bar on standard error while something loads; where that is no terminal, one line when done. Thread-safe.
+// A bar on standard error while something loads; where that is no terminal, one line when done.
+// Thread-safe.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string title);

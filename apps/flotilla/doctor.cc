@@ -23,10 +23,14 @@ struct Options {
 
 const char* name_of(backend::CpuTarget target) {
   switch (target) {
-    case backend::CpuTarget::kScalar: return "scalar";
-    case backend::CpuTarget::kAvx2: return "AVX2";
-    case backend::CpuTarget::kAvx512: return "AVX-512";
-    case backend::CpuTarget::kBest: break;
+    case backend::CpuTarget::kScalar:
+      return "scalar";
+    case backend::CpuTarget::kAvx2:
+      return "AVX2";
+    case backend::CpuTarget::kAvx512:
+      return "AVX-512";
+    case backend::CpuTarget::kBest:
+      break;
   }
   return "best";
 }
@@ -52,20 +56,25 @@ int doctor(const Options& options) {
   int problems = 0;
   const auto hardware = provider::probe_hardware(static_cast<std::uint32_t>(options.threads));
   std::printf("processor     %s, %u thread(s)\n", hardware.cpu.c_str(), hardware.num_threads);
-  std::printf("accelerator   %s\n", hardware.accelerator.empty() ? "none" : hardware.accelerator.c_str());
-  std::printf("memory        %s, of which flotilla may use %s; %s available now\n", format_bytes(hardware.memory_bytes).c_str(),
-              format_bytes(hardware.memory_cap_bytes).c_str(), format_bytes(provider::available_memory_bytes()).c_str());
-  std::printf("memory speed  %.1f GB/s read\n", backend::measure_read_bandwidth(options.threads) / 1e9);
+  std::printf("accelerator   %s\n",
+              hardware.accelerator.empty() ? "none" : hardware.accelerator.c_str());
+  std::printf("memory        %s, of which flotilla may use %s; %s available now\n",
+              format_bytes(hardware.memory_bytes).c_str(),
+              format_bytes(hardware.memory_cap_bytes).c_str(),
+              format_bytes(provider::available_memory_bytes()).c_str());
+  std::printf("memory speed  %.1f GB/s read\n",
+              backend::measure_read_bandwidth(options.threads) / 1e9);
 
   auto backend = backend::make_cpu_backend({.num_threads = options.threads});
   if (!backend.ok()) return report(backend.error());
   const std::string id = backend::numerics_id(**backend);
-  std::printf("kernels       %s\nnumerics id   %s\n", (*backend)->capabilities().device.c_str(), id.c_str());
+  std::printf("kernels       %s\nnumerics id   %s\n", (*backend)->capabilities().device.c_str(),
+              id.c_str());
   problems += check_kernels(options, id);
   if (options.op_stress > 0) {
     const auto stress = backend::op_stress(**backend, options.op_stress);
-    std::printf("op stress     %d rounds, %lld numbers compared, %zu operation(s) drift\n", stress.rounds,
-                static_cast<long long>(stress.outputs), stress.drifting.size());
+    std::printf("op stress     %d rounds, %lld numbers compared, %zu operation(s) drift\n",
+                stress.rounds, static_cast<long long>(stress.outputs), stress.drifting.size());
     for (const std::string& op : stress.drifting) std::printf("  DRIFTS: %s\n", op.c_str());
     problems += static_cast<int>(stress.drifting.size());
   }
@@ -76,11 +85,13 @@ int doctor(const Options& options) {
   } else {
     std::printf("models        %zu in %s\n", models->size(), options.models_dir.c_str());
     for (const auto& model : *models) {
-      std::printf("  %-24s %s\n", model.name.c_str(), model.ok() ? format_bytes(model.num_bytes).c_str() : model.problems[0].c_str());
+      std::printf("  %-24s %s\n", model.name.c_str(),
+                  model.ok() ? format_bytes(model.num_bytes).c_str() : model.problems[0].c_str());
       problems += model.ok() ? 0 : 1;
     }
   }
-  std::printf("%s\n", problems == 0 ? "No problem found." : (std::to_string(problems) + " problem(s) found.").c_str());
+  std::printf("%s\n", problems == 0 ? "No problem found."
+                                    : (std::to_string(problems) + " problem(s) found.").c_str());
   return problems == 0 ? 0 : 1;
 }
 
@@ -88,10 +99,17 @@ int doctor(const Options& options) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("doctor", "Check this machine: hardware, memory, kernels, models");
-  command->add_option("--op-stress", o->op_stress, "Repeat every kernel this often and compare bits")->check(CLI::Range(1, 1000000));
-  command->add_option("--threads", o->threads, "0: one per core")->envname("FLOTILLA_THREADS")->check(CLI::Range(0, 1024));
-  command->add_option("--models-dir", o->models_dir, "Folder with models")->envname("FLOTILLA_MODELS_DIR")->capture_default_str();
+  CLI::App* command =
+      app.add_subcommand("doctor", "Check this machine: hardware, memory, kernels, models");
+  command
+      ->add_option("--op-stress", o->op_stress, "Repeat every kernel this often and compare bits")
+      ->check(CLI::Range(1, 1000000));
+  command->add_option("--threads", o->threads, "0: one per core")
+      ->envname("FLOTILLA_THREADS")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--models-dir", o->models_dir, "Folder with models")
+      ->envname("FLOTILLA_MODELS_DIR")
+      ->capture_default_str();
   command->callback([o, &exit_code] { exit_code = doctor(*o); });
 }
 

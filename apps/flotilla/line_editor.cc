@@ -40,7 +40,8 @@ LineEditor::~LineEditor() {
   el_end(impl_->editor);
 }
 
-std::optional<std::string> LineEditor::read(const std::string& prompt, std::atomic<bool>& interrupted) {
+std::optional<std::string> LineEditor::read(const std::string& prompt,
+                                            std::atomic<bool>& interrupted) {
   std::string line;
   impl_->prompt = prompt;
   for (;;) {

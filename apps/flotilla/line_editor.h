@@ -12,8 +12,9 @@ class LineEditor {
  public:
   LineEditor();
   ~LineEditor();
-  // nullopt at the end of input (Ctrl-D). An interrupt (the flag is set by a signal handler) clears the line and gives an
-  // empty string; the flag is reset. A line that ends with a backslash goes on in the next.
+  // nullopt at the end of input (Ctrl-D). An interrupt (the flag is set by a signal handler) clears
+  // the line and gives an empty string; the flag is reset. A line that ends with a backslash goes
+  // on in the next.
   std::optional<std::string> read(const std::string& prompt, std::atomic<bool>& interrupted);
 
  private:

@@ -15,7 +15,9 @@ Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& option
   engine_options.num_threads = static_cast<int>(options.threads);
   engine_options.memory_cap_bytes =
       provider::probe_hardware(static_cast<std::uint32_t>(options.threads)).memory_cap_bytes;
-  engine_options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); };
+  engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    bar.update(done, total);
+  };
   auto engine = engine::load_model_engine(engine_options);
   bar.finish();
   return engine;

@@ -11,7 +11,7 @@
 namespace flotilla::apps {
 
 struct LoadOptions {
-  std::string model;       // folder, name, or empty
+  std::string model;  // folder, name, or empty
   std::string models_dir;
   std::int64_t threads = 0;  // 0: one per core
 };

@@ -1,12 +1,15 @@
-// flotilla: chat in the terminal, a local server, a node of the fleet, and tools for models and machines.
+// flotilla: chat in the terminal, a local server, a node of the fleet, and tools for models and
+// machines.
 #include <CLI/CLI.hpp>
 #include <csignal>
 
 #include "apps/flotilla/commands.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe or socket is an error of one write, not of the process
-  CLI::App app("flotilla: run language models in the terminal, as a local server, or as a node of a fleet");
+  std::signal(SIGPIPE,
+              SIG_IGN);  // a closed pipe or socket is an error of one write, not of the process
+  CLI::App app(
+      "flotilla: run language models in the terminal, as a local server, or as a node of a fleet");
   app.set_version_flag("--version", FLOTILLA_VERSION);
   app.require_subcommand(1);
   int exit_code = 0;

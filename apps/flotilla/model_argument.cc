@@ -43,8 +43,9 @@ Result<std::string> resolve_model(const std::string& argument, const std::string
     for (const auto& model : found) {
       if (model.name == kBundledModel) return model.folder;
     }
-    return Error{ErrorCode::kInvalidArgument, found.empty() ? "no model in " + models_dir
-                                                            : "which model? " + models_dir + " has " + list};
+    return Error{ErrorCode::kInvalidArgument, found.empty()
+                                                  ? "no model in " + models_dir
+                                                  : "which model? " + models_dir + " has " + list};
   }
   std::string message = "no model '" + argument + "' in " + models_dir;
   if (const auto near = nearest_name(argument, names)) {

@@ -21,13 +21,15 @@ int list(const ModelsOptions& options) {
   auto models = checkpoint::scan_models(options.models_dir);
   if (!models.ok()) return report(models.error());
   if (models->empty()) {
-    std::printf("No models in %s. A model is a folder with config.json, tokenizer.json and safetensors.\n",
-                options.models_dir.c_str());
+    std::printf(
+        "No models in %s. A model is a folder with config.json, tokenizer.json and safetensors.\n",
+        options.models_dir.c_str());
     return 0;
   }
   std::size_t width = 4;
   for (const auto& m : *models) width = std::max(width, m.name.size());
-  std::printf("%-*s  %-16s %10s %9s  %s\n", static_cast<int>(width), "NAME", "FAMILY", "SIZE", "CONTEXT", "FORMAT");
+  std::printf("%-*s  %-16s %10s %9s  %s\n", static_cast<int>(width), "NAME", "FAMILY", "SIZE",
+              "CONTEXT", "FORMAT");
   bool sound = true;
   for (const auto& m : *models) {
     std::printf("%-*s  %-16s %10s %9lld  %s\n", static_cast<int>(width), m.name.c_str(),
@@ -45,12 +47,16 @@ int inspect(const ModelsOptions& options) {
   auto inspection = checkpoint::inspect_model(*folder);
   if (!inspection.ok()) return report(inspection.error());
   const auto& s = inspection->summary;
-  std::printf("name          %s\nfolder        %s\nfamily        %s\narchitecture  %s\nformat        %s\n", s.name.c_str(),
-              s.folder.c_str(), s.family.c_str(), s.architecture.c_str(), s.quantization.c_str());
-  std::printf("parameters    %lld\nsize          %s in %zu file(s)\ncontext       %lld\ndigest        %s\n\n",
-              static_cast<long long>(inspection->num_parameters), format_bytes(s.num_bytes).c_str(), s.num_files,
-              static_cast<long long>(s.context_length),
-              s.digest.empty() ? "(not computed yet; flotilla models verify does)" : s.digest.c_str());
+  std::printf(
+      "name          %s\nfolder        %s\nfamily        %s\narchitecture  %s\nformat        %s\n",
+      s.name.c_str(), s.folder.c_str(), s.family.c_str(), s.architecture.c_str(),
+      s.quantization.c_str());
+  std::printf(
+      "parameters    %lld\nsize          %s in %zu file(s)\ncontext       %lld\ndigest        "
+      "%s\n\n",
+      static_cast<long long>(inspection->num_parameters), format_bytes(s.num_bytes).c_str(),
+      s.num_files, static_cast<long long>(s.context_length),
+      s.digest.empty() ? "(not computed yet; flotilla models verify does)" : s.digest.c_str());
   for (const std::string& line : inspection->config) std::printf("  %s\n", line.c_str());
   std::printf("\n");
   std::size_t width = 6;
@@ -68,12 +74,13 @@ int verify(const ModelsOptions& options) {
   auto folder = resolve_model(options.model, options.models_dir);
   if (!folder.ok()) return report(folder.error());
   ProgressBar bar("verifying");
-  auto result =
-      checkpoint::verify_model(*folder, [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
+  auto result = checkpoint::verify_model(
+      *folder, [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
   bar.finish();
   if (!result.ok()) return report(result.error());
   for (const auto& file : result->digest.files) {
-    std::printf("%s  %s  %s\n", file.sha256.c_str(), file.path.c_str(), format_bytes(file.size).c_str());
+    std::printf("%s  %s  %s\n", file.sha256.c_str(), file.path.c_str(),
+                format_bytes(file.size).c_str());
   }
   std::printf("model digest %s\n", result->digest.hex.c_str());
   for (const std::string& path : result->damaged) {

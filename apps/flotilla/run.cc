@@ -29,7 +29,8 @@ struct Conversation {
   bj::value tools;
 };
 
-// FILE is an array of messages, or an object with "messages" and possibly "tools" and "enable_thinking".
+// FILE is an array of messages, or an object with "messages" and possibly "tools" and
+// "enable_thinking".
 Result<Conversation> read_conversation(RunOptions& options) {
   Conversation out;
   if (!options.messages_file.empty()) {
@@ -42,32 +43,41 @@ Result<Conversation> read_conversation(RunOptions& options) {
       file = messages != nullptr ? bj::value(*messages) : bj::value(nullptr);
     }
     if (!file.is_array()) {
-      return Error{ErrorCode::kInvalidArgument, options.messages_file + ": expected an array of messages, or an object with 'messages'"};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          options.messages_file + ": expected an array of messages, or an object with 'messages'"};
     }
     out.messages = file.get_array();
   }
   if (!options.tools_file.empty()) {
     FLOTILLA_TRY(out.tools, json::parse_file(options.tools_file));
-    if (!out.tools.is_array()) return Error{ErrorCode::kInvalidArgument, options.tools_file + ": expected an array of tools"};
+    if (!out.tools.is_array())
+      return Error{ErrorCode::kInvalidArgument,
+                   options.tools_file + ": expected an array of tools"};
   }
   if (!options.system.empty()) {
-    out.messages.insert(out.messages.begin(), bj::object{{"role", "system"}, {"content", options.system}});
+    out.messages.insert(out.messages.begin(),
+                        bj::object{{"role", "system"}, {"content", options.system}});
   }
   return out;
 }
 
-int answer_once(engine::TextEngine& engine, const Conversation& conversation, const AnswerOptions& options) {
+int answer_once(engine::TextEngine& engine, const Conversation& conversation,
+                const AnswerOptions& options) {
   install_interrupt_handler();
-  auto answer = stream_answer(engine, conversation.messages, conversation.tools, options, interrupt_flag());
+  auto answer =
+      stream_answer(engine, conversation.messages, conversation.tools, options, interrupt_flag());
   if (!answer.ok()) return report(answer.error());
-  if (is_terminal(stderr)) std::fprintf(stderr, "\033[2m[%s]\033[0m\n", speed_line(*answer).c_str());
+  if (is_terminal(stderr))
+    std::fprintf(stderr, "\033[2m[%s]\033[0m\n", speed_line(*answer).c_str());
   return answer->finish.reason == engine::FinishReason::kCancelled ? 130 : 0;
 }
 
 int run(RunOptions& options) {
   auto conversation = read_conversation(options);
   if (!conversation.ok()) return report(conversation.error());
-  const bool piped = !is_terminal(stdin) && options.messages_file.empty() && options.prompt.empty();
+  const bool piped = !is_terminal(stdin) && options.messages_file.empty() &&
+                     options.prompt.empty() && options.answer.text.empty();
   if (piped) options.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
   if (!options.prompt.empty()) {
     if (!is_valid_utf8(options.prompt)) {
@@ -79,7 +89,7 @@ int run(RunOptions& options) {
   }
   auto engine = load_model(options.load);
   if (!engine.ok()) return report(engine.error());
-  if (!options.messages_file.empty() || !options.prompt.empty()) {
+  if (!options.messages_file.empty() || !options.prompt.empty() || !options.answer.text.empty()) {
     return answer_once(**engine, *conversation, options.answer);
   }
   return chat_loop(**engine, conversation->messages, conversation->tools, options.answer);
@@ -90,18 +100,32 @@ int run(RunOptions& options) {
 void add_run(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<RunOptions>();
   o->load.models_dir = default_models_dir();
-  CLI::App* command = app.add_subcommand("run", "Chat with a model in the terminal, or answer once");
-  command->add_option("model", o->load.model, "Folder, or name in the models folder; default: the only or bundled one");
-  command->add_option("--models-dir", o->load.models_dir, "Folder with models")->envname("FLOTILLA_MODELS_DIR")->capture_default_str();
-  command->add_option("--threads", o->load.threads, "Threads for the kernels (0: one per core)")->envname("FLOTILLA_THREADS")->check(CLI::Range(0, 1024));
-  command->add_option("--messages", o->messages_file, "Answer this conversation (JSON) and leave")->type_name("FILE");
-  command->add_option("--tools", o->tools_file, "Tools that the model may call (JSON array)")->type_name("FILE");
+  CLI::App* command =
+      app.add_subcommand("run", "Chat with a model in the terminal, or answer once");
+  command->add_option("model", o->load.model,
+                      "Folder, or name in the models folder; default: the only or bundled one");
+  command->add_option("--models-dir", o->load.models_dir, "Folder with models")
+      ->envname("FLOTILLA_MODELS_DIR")
+      ->capture_default_str();
+  command->add_option("--threads", o->load.threads, "Threads for the kernels (0: one per core)")
+      ->envname("FLOTILLA_THREADS")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--messages", o->messages_file, "Answer this conversation (JSON) and leave")
+      ->type_name("FILE");
+  command->add_option("--tools", o->tools_file, "Tools that the model may call (JSON array)")
+      ->type_name("FILE");
   command->add_option("--prompt", o->prompt, "Answer this and leave");
+  command->add_option("--text", o->answer.text,
+                      "Continue this plain text, without the chat template, and leave");
   command->add_option("--system", o->system, "System message");
   command->add_flag("--thinking", o->answer.thinking, "Let the model think first");
-  command->add_flag("--raw", o->answer.raw, "Print the exact completion, control tokens included; greedy unless --temperature is given");
-  command->add_option("--max-tokens", o->answer.max_tokens, "Longest answer")->check(CLI::PositiveNumber);
-  command->add_option("--temperature", o->answer.temperature, "0: greedy; default: the model's own")->check(CLI::Range(0.0, 2.0));
+  command->add_flag(
+      "--raw", o->answer.raw,
+      "Print the exact completion, control tokens included; greedy unless --temperature is given");
+  command->add_option("--max-tokens", o->answer.max_tokens, "Longest answer")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--temperature", o->answer.temperature, "0: greedy; default: the model's own")
+      ->check(CLI::Range(0.0, 2.0));
   command->add_option("--top-p", o->answer.top_p)->check(CLI::Range(0.0, 1.0));
   command->add_option("--top-k", o->answer.top_k)->check(CLI::Range(0, 1000000));
   command->add_option("--seed", o->answer.seed, "Makes sampling repeatable");

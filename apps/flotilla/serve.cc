@@ -11,6 +11,7 @@
 #include "apps/flotilla/signals.h"
 #include "flotilla/log/log.h"
 #include "flotilla/provider/local_backend.h"
+#include "flotilla/provider/metrics.h"
 #include "flotilla/serving/http_surface.h"
 #include "flotilla/serving/replies.h"
 
@@ -89,6 +90,7 @@ int serve(const ServeConfig& config, const std::string& description) {
   surface_options.session.max_body_bytes = options->max_body_bytes;
   surface_options.session.keepalive_after = std::chrono::seconds(config.keepalive_after_s);
   surface_options.allowed_origins = config.allowed_origins;
+  surface_options.metrics = [&models] { return provider::render_metrics(models); };
   serving::HttpSurface surface(backend, clock, serving::make_net_lanes(io),
                                std::move(surface_options));
   net::HttpServer server(io, *options, surface.handler(), serving::protocol_error_reply);

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "flotilla/provider/chat_job.h"
+#include "flotilla/provider/metrics.h"
 #include "flotilla/provider/test_fakes.h"
 
 namespace flotilla::provider {
@@ -14,6 +15,19 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view kHello = R"({"model": "demo", "rules": [{"steps": ["hello"]}]})";
+
+TEST(Metrics, ListEveryModelAndTheNumbersOfLoadedOnes) {
+  SystemClock clock;
+  ModelManager models([](const ModelSource&) { return scripted(kHello); }, clock);
+  ASSERT_TRUE(models.add_source({"demo", "/models/demo"}).ok());
+  EXPECT_NE(render_metrics(models).find("flotilla_model_loaded{model=\"demo\"} 0"),
+            std::string::npos);
+  EXPECT_EQ(render_metrics(models).find("flotilla_sequences_running{"), std::string::npos);
+  ASSERT_TRUE(models.load_and_wait("demo").ok());
+  const std::string text = render_metrics(models);
+  EXPECT_NE(text.find("flotilla_model_loaded{model=\"demo\"} 1"), std::string::npos);
+  EXPECT_NE(text.find("flotilla_sequences_running{model=\"demo\"} 0"), std::string::npos);
+}
 
 TEST(ModelManager, LoadsHandsOutAndUnloads) {
   SystemClock clock;
