@@ -81,7 +81,7 @@ Result<Tensor> Checkpoint::tensor(std::string_view name) const {
   if (it == tensors_.end()) return Error{ErrorCode::kNotFound, describe(name) + " is missing"};
   const TensorEntry& entry = it->second.tensor;
   const std::shared_ptr<MappedFile>& file = mapped_[it->second.file];
-  if (entry.offset % tensor::dtype_bytes(entry.dtype) != 0) {
+  if (entry.bytes > 0 && entry.offset % tensor::dtype_bytes(entry.dtype) != 0) {
     const std::shared_ptr<tensor::Buffer> copy = tensor::make_host_buffer(entry.bytes);
     std::memcpy(copy->data(), file->data() + entry.offset, entry.bytes);
     return Tensor(copy, 0, entry.shape, entry.dtype);

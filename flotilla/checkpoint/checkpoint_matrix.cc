@@ -73,7 +73,7 @@ Result<Tensor> Checkpoint::vector(std::string_view name, const Shape& shape) con
   const Tensor out(tensor::make_host_buffer(bytes), 0, shape, DType::kF32);
   switch (stored.dtype()) {
     case DType::kF32:
-      std::memcpy(out.bytes(), stored.bytes(), bytes);
+      if (bytes > 0) std::memcpy(out.bytes(), stored.bytes(), bytes);
       break;
     case DType::kF16:
       convert_u16(stored, out.data<float>(), tensor::f16_to_f32);

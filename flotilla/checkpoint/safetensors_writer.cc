@@ -42,6 +42,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
 }
 
 Status SafetensorsWriter::write(std::span<const std::byte> data) {
+  if (data.empty()) return ok_status();
   written_bytes_ += data.size();
   if (std::fwrite(data.data(), 1, data.size(), file_.get()) != data.size()) {
     return Error{ErrorCode::kUnavailable, "cannot write " + path_ + ": " + std::strerror(errno)};

@@ -43,7 +43,7 @@ class Reader {
                                              std::string(tensor::dtype_name(dtype))};
     }
     std::vector<T> values(static_cast<std::size_t>(have));
-    std::memcpy(values.data(), file_->data() + entry.offset, entry.bytes);
+    if (entry.bytes > 0) std::memcpy(values.data(), file_->data() + entry.offset, entry.bytes);
     return values;
   }
 
