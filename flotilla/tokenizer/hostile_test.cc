@@ -213,7 +213,9 @@ TEST_P(HostileText, IsEncodedInLinearTime) {
          return "a" + repeat("\xCC\x81\xCC\xA3", n);
        }},  // two classes, out of order
   };
-  for (const auto& [name, make_text] : kinds) {
+  for (const auto& kind : kinds) {
+    const auto& name = kind.first;  // no structured binding: Clang 14 cannot capture those
+    const auto& make_text = kind.second;
     const auto time = [&](std::size_t n) {
       const std::string text = make_text(n);
       std::string decoded;
