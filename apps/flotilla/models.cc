@@ -6,8 +6,10 @@
 #include "apps/flotilla/commands.h"
 #include "apps/flotilla/console.h"
 #include "apps/flotilla/model_argument.h"
+#include "flotilla/checkpoint/checkpoint.h"
 #include "flotilla/checkpoint/model_digest.h"
 #include "flotilla/checkpoint/model_folder.h"
+#include "flotilla/engine/text_assets.h"
 
 namespace flotilla::apps {
 namespace {
@@ -41,6 +43,17 @@ int list(const ModelsOptions& options) {
   return sound ? 0 : 1;
 }
 
+// "chat_template.jinja", and what a test rendering complained about.
+std::string describe_template(const std::string& folder) {
+  auto checkpoint = checkpoint::Checkpoint::open(folder);
+  if (!checkpoint.ok()) return "unknown: " + checkpoint.error().message;
+  auto assets = engine::TextAssets::load(folder, checkpoint->config());
+  if (!assets.ok()) return "unusable: " + assets.error().message;
+  std::string text = (*assets)->template_source();
+  if (!(*assets)->template_problem().empty()) text += ", fails: " + (*assets)->template_problem();
+  return text;
+}
+
 int inspect(const ModelsOptions& options) {
   auto folder = resolve_model(options.model, options.models_dir);
   if (!folder.ok()) return report(folder.error());
@@ -53,10 +66,11 @@ int inspect(const ModelsOptions& options) {
       s.quantization.c_str());
   std::printf(
       "parameters    %lld\nsize          %s in %zu file(s)\ncontext       %lld\ndigest        "
-      "%s\n\n",
+      "%s\n",
       static_cast<long long>(inspection->num_parameters), format_bytes(s.num_bytes).c_str(),
       s.num_files, static_cast<long long>(s.context_length),
       s.digest.empty() ? "(not computed yet; flotilla models verify does)" : s.digest.c_str());
+  std::printf("template      %s\n\n", describe_template(*folder).c_str());
   for (const std::string& line : inspection->config) std::printf("  %s\n", line.c_str());
   std::printf("\n");
   std::size_t width = 6;
