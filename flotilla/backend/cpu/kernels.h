@@ -14,8 +14,8 @@ namespace flotilla::backend {
 inline constexpr int kTileRows = 16;  // output rows handled together: one per lane
 inline constexpr int kMaxPassRows =
     240;  // rows of x per pass: its slice of kBlockK and the results stay in L2
-inline constexpr int kMaxFusedRows =
-    240;  // of x, for which expanding weights anew for each panel is no loss
+// Rows of x up to which expanding 4-bit weights anew for each panel is no loss.
+inline constexpr int kMaxFusedRows = 32;
 inline constexpr int kItemTiles = 4;  // row tiles per work item when x has many rows
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kAttentionRows = 16;  // query rows that share the pages of one item

@@ -6,7 +6,8 @@
 
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 
-// The elements of a stored matrix as integers become float32 without rounding.
+// The elements of a stored matrix, given as integers, become float32 without rounding.
+
 // An affine code less the middle of its range.
 template <int Bits>
 struct CenteredCode {

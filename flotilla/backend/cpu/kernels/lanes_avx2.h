@@ -100,8 +100,8 @@ FLOTILLA_LANE I shift_left(I a) {
 }
 FLOTILLA_LANE I halve(I a) { return {_mm256_srai_epi32(a.lo, 1), _mm256_srai_epi32(a.hi, 1)}; }
 FLOTILLA_LANE F to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble into
-// the two's complement of that number.
+// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble
+// into the two's complement of that number.
 FLOTILLA_LANE I prepare_nibbles(I words) { return words ^ set1_int(0x88888888u); }
 template <int N>
 FLOTILLA_LANE F centered_nibble(I words) {

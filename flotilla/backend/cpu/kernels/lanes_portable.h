@@ -86,8 +86,8 @@ FLOTILLA_LANE I halve(const I& a) { return {(I::Vector)((SignedVector)a.v >> 1)}
 FLOTILLA_LANE F to_float(const I& a) {
   return {__builtin_convertvector((SignedVector)a.v, F::Vector)};
 }
-// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble into
-// the two's complement of that number.
+// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble
+// into the two's complement of that number.
 FLOTILLA_LANE I prepare_nibbles(const I& words) { return {words.v ^ 0x88888888u}; }
 template <int N>
 FLOTILLA_LANE F centered_nibble(const I& words) {

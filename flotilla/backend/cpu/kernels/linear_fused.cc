@@ -109,7 +109,9 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
     for (int j = 0; j < 8; ++j) {
       unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
       I words[B];
-      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = prepare_nibbles(load_int(batch.words(g + c) + j * 64)); });
+      unroll<B>([&](auto c) FLOTILLA_INLINE {
+        words[c] = prepare_nibbles(load_int(batch.words(g + c) + j * 64));
+      });
       // Chains are interleaved instruction by instruction: the core's window is too short for
       // longer runs.
       unroll<8>([&](auto i) FLOTILLA_INLINE {

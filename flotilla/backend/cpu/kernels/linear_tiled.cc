@@ -39,40 +39,11 @@ FLOTILLA_INLINE inline void expand_weights(const WeightView& w, int tile, int k0
   expand_values<Code, Bits>(rows, begin, bytes, len, next, s.words, s.tile.w);
 }
 
-template <class Code, int Bits>
-FLOTILLA_INLINE inline void expand_scales_as(const std::byte* base, const WeightView& w, int tile,
-                                             int g0, int num, std::uint32_t* words, float* out) {
-  const TileRows rows(base, w.scale_row_bytes, w.n, tile);
-  constexpr std::size_t kBytes = Bits / 8;
-  expand_values<Code, Bits>(rows, static_cast<std::size_t>(g0) * kBytes,
-                            static_cast<std::size_t>(num) * kBytes, num, 0, words, out);
-}
-
-void expand_affine_scales(const std::byte* base, const WeightView& w, int tile, int g0, int num,
-                          std::uint32_t* words, float* out) {
-  switch (w.scale_type) {
-    case tensor::DType::kF32:
-      return expand_scales_as<F32Code, 32>(base, w, tile, g0, num, words, out);
-    case tensor::DType::kF16:
-      return expand_scales_as<F16Code, 16>(base, w, tile, g0, num, words, out);
-    default:
-      return expand_scales_as<Bf16Code, 16>(base, w, tile, g0, num, words, out);
-  }
-}
-
-// The codes are centered around zero, so the biases are those of the center.
-FLOTILLA_INLINE inline void center_biases(int num, float center, Tile& tile) {
-  for (int g = 0; g < num; ++g) {
-    float* bias = tile.biases + g * kLanes;
-    store(bias, fma(load(tile.scales + g * kLanes), set1(center), load(bias)));
-  }
-}
-
 template <int Bits>
 void expand_affine(const WeightView& w, int tile, int k0, int len, TiledScratch& s) {
   expand_affine_scales(w.scales, w, tile, k0 / w.group, len / w.group, s.words, s.tile.scales);
   expand_affine_scales(w.biases, w, tile, k0 / w.group, len / w.group, s.words, s.tile.biases);
-  center_biases(len / w.group, static_cast<float>(1 << (Bits - 1)), s.tile);
+  center_biases(len / w.group, static_cast<float>(1 << (Bits - 1)), s.tile.scales, s.tile.biases);
   expand_weights<CenteredCode<Bits>, Bits>(w, tile, k0, len, s);
 }
 
@@ -105,9 +76,8 @@ void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch&
       const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes;
       prefetch_near(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
       const I words = prepare_nibbles(load_int(p + j * 64));
-      unroll<8>([&](auto i) FLOTILLA_INLINE {
-        store(out + i * kLanes, centered_nibble<i>(words));
-      });
+      unroll<8>([&](auto i)
+                    FLOTILLA_INLINE { store(out + i * kLanes, centered_nibble<i>(words)); });
       out += 8 * kLanes;
     }
   }

@@ -10,6 +10,7 @@ void linear(const WeightView& w, const PackedRows& x, int panel_begin, int panel
   if (x.m() <= kMaxFusedRows && can_pack(w)) {
     return linear_fused(w, x, panel_begin, panel_end, tile_begin, tile_end, y, scratch);
   }
+  if (x.m() == 1) return linear_row(w, x, tile_begin, tile_end, y, scratch);
   linear_tiled(w, x, panel_begin, panel_end, tile_begin, tile_end, y, scratch);
 }
 
