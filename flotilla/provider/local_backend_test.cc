@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view kScript = R"({"model": "demo", "rules": [
+// "endless" must not reach the end of the context while a test thread is kept waiting.
+constexpr std::string_view kScript = R"({"model": "demo", "context_length": 50000000, "rules": [
   {"match": {"user": "seed"}, "steps": [{"echo": "seed"}, {"text": "/"}, {"echo": "choice"}]},
   {"match": {"user": "endless"}, "steps": ["y"], "loop": true},
   {"match": {"user": "nan"}, "steps": ["half", {"nan": true}]},
