@@ -184,7 +184,7 @@ TEST_F(LocalBackendTest, CallsOfDifferentRequestsHaveDifferentIdsEvenWithOneSeed
 TEST_F(LocalBackendTest, ListsWhatIsLoadedAndIsReadyThen) {
   ASSERT_EQ(backend_.models().size(), 1u);
   EXPECT_EQ(backend_.models()[0].id, "demo");
-  EXPECT_EQ(backend_.models()[0].context_length, 4096);
+  EXPECT_EQ(backend_.models()[0].context_length, 50000000);
   std::string why;
   EXPECT_TRUE(backend_.ready(&why));
   ASSERT_TRUE(models_.unload("demo").ok());
