@@ -34,11 +34,14 @@ inline void gather_words(const std::byte* const* rows, std::size_t at, std::size
     transpose_words(rows, at + done, out + done * 4);
     transpose_words(rows + 8, at + done, out + done * 4 + 8);
   }
-  for (; done < num_bytes; done += 4) {
-    const std::size_t len = num_bytes - done < 4 ? num_bytes - done : 4;
+  for (; done + 4 <= num_bytes; done += 4) {  // the compiler knows the length: no call of memcpy
+    for (std::size_t r = 0; r < 16; ++r)
+      __builtin_memcpy(out + done * 4 + r, rows[r] + at + done, 4);
+  }
+  if (done < num_bytes) {
     for (std::size_t r = 0; r < 16; ++r) {
       std::uint32_t word = 0;
-      __builtin_memcpy(&word, rows[r] + at + done, len);
+      __builtin_memcpy(&word, rows[r] + at + done, num_bytes - done);
       out[done * 4 + r] = word;
     }
   }
