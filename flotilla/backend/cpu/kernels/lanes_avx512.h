@@ -18,7 +18,7 @@ struct Mask {
   __mmask16 m;
 };
 // Groups in flight for one row of x: enough chains to hide the latency of FMA.
-inline constexpr int kSingleRowGroups = 4;
+inline constexpr int kSingleRowGroups = 2;
 
 #define FLOTILLA_LANE FLOTILLA_INLINE inline
 FLOTILLA_LANE F set1(float v) { return {_mm512_set1_ps(v)}; }
