@@ -19,6 +19,8 @@ struct Mask {
 };
 // Groups in flight for one row of x: enough chains to hide the latency of FMA.
 inline constexpr int kSingleRowGroups = 2;
+// How far ahead a stream of packed weights is asked for.
+inline constexpr std::uintptr_t kStreamBytes = 8192;
 
 #define FLOTILLA_LANE FLOTILLA_INLINE inline
 FLOTILLA_LANE F set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
@@ -122,6 +124,7 @@ FLOTILLA_LANE void prefetch_near(const void* p) {
 FLOTILLA_LANE void prefetch_far(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
+FLOTILLA_LANE void prefetch_stream(const void* p) { prefetch_near(p); }
 
 }  // namespace flotilla::backend::cpu_avx2
 

@@ -20,6 +20,8 @@ struct Mask {
 };
 // Groups in flight for one row of x: enough chains to hide the latency of FMA.
 inline constexpr int kSingleRowGroups = 2;
+// How far ahead a stream of packed weights is asked for.
+inline constexpr std::uintptr_t kStreamBytes = 8192;
 
 #define FLOTILLA_LANE FLOTILLA_INLINE inline
 FLOTILLA_LANE F set1(float v) { return {F::Vector{} + v}; }
@@ -103,6 +105,7 @@ FLOTILLA_LANE F lookup8(const float* table, const I& index) {
 }
 FLOTILLA_LANE void prefetch_near(const void* p) { __builtin_prefetch(p); }
 FLOTILLA_LANE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
+FLOTILLA_LANE void prefetch_stream(const void* p) { prefetch_near(p); }
 
 // Words [0, num_bytes / 4) of 16 rows, each beginning at rows[r] + at: out[word * 16 + row].
 // A last word that is cut short is filled with zeros.

@@ -25,7 +25,6 @@ void embedding_row(const WeightView& w, int row, float scale, float* out);
 
 inline constexpr std::size_t kPackedScales = 512;  // offsets inside a packed group
 inline constexpr std::size_t kPackedBiases = 544;
-inline constexpr std::uintptr_t kPrefetchBytes = 8192;  // ahead, packed layout
 
 // 16 scales or biases of a packed group.
 FLOTILLA_INLINE inline F load_scale16(const std::byte* p, bool is_f16) {

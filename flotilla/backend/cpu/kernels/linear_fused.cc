@@ -34,8 +34,8 @@ struct PackedBatch {
   FLOTILLA_INLINE void prefetch(int step) const {
     // 576 bytes in 8 steps of 72 bytes: one line in nine is left over.
     const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(step) * 72;
-    prefetch_near(reinterpret_cast<const void*>(p));
-    if (step % 8 == 7) prefetch_near(reinterpret_cast<const void*>(p + 64));
+    prefetch_stream(reinterpret_cast<const void*>(p));
+    if (step % 8 == 7) prefetch_stream(reinterpret_cast<const void*>(p + 64));
   }
 };
 struct PackedSource {
@@ -46,7 +46,7 @@ struct PackedSource {
                     static_cast<std::size_t>(g0)) *
                        kPackedGroupBytes;
     return {base, w.scale_type == tensor::DType::kF16,
-            reinterpret_cast<std::uintptr_t>(base) + kPrefetchBytes};
+            reinterpret_cast<std::uintptr_t>(base) + kStreamBytes};
   }
 };
 

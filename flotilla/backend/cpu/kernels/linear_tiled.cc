@@ -73,8 +73,8 @@ void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch&
     store(s.tile.biases + g * kLanes,
           fma(scale, set1(8.0f), load_scale16(p + kPackedBiases, is_f16)));
     for (int j = 0; j < 8; ++j) {
-      const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kPrefetchBytes;
-      prefetch_near(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
+      const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kStreamBytes;
+      prefetch_stream(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
       const I words = prepare_nibbles(load_int(p + j * 64));
       unroll<8>([&](auto i)
                     FLOTILLA_INLINE { store(out + i * kLanes, centered_nibble<i>(words)); });
