@@ -234,14 +234,17 @@ void CpuBackend::attention(const AttentionArgs& args) {
   // needs work.
   std::int64_t pairs = 0;
   for (const KvRow& row : args.rows) pairs += std::int64_t{row.num_tokens} * nk;
-  int heads_per_item = std::min(per_kv, kAttentionRows);
-  const std::int64_t wanted = pool_.num_threads() == 1 ? 1 : 2 * pool_.num_threads();
+  const int threads = pool_.num_threads();
   const auto items_with = [&](int heads) { return pairs * ((per_kv + heads - 1) / heads); };
-  while (heads_per_item > 1 && items_with(heads_per_item) < wanted)
+  int heads_per_item = std::min(per_kv, kAttentionRows);
+  while (heads_per_item > 1 && items_with(heads_per_item) < threads) {
     heads_per_item = (heads_per_item + 1) / 2;
+  }
+  // Later tokens see more keys, so there must be enough items to even that out.
   int tokens_per_item = std::max(1, kAttentionRows / heads_per_item);
-  while (tokens_per_item > 1 && items_with(heads_per_item) / tokens_per_item < wanted)
+  while (tokens_per_item > 1 && items_with(heads_per_item) / tokens_per_item < 2 * threads) {
     tokens_per_item /= 2;
+  }
 
   items_.clear();
   for (const KvRow& row : args.rows) {
