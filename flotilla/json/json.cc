@@ -2,9 +2,11 @@
 
 #include <boost/json.hpp>
 #include <boost/json/basic_parser_impl.hpp>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <system_error>
 
 #include "flotilla/base/text.h"
 
@@ -12,39 +14,97 @@ namespace flotilla::json {
 namespace bj = boost::json;
 namespace {
 
-// Boost.JSON keeps the last of two equal keys silently; a request that says two things is refused
-// instead. A handler for basic_parser would see keys as they come, at the price of building values
-// by hand, so equal keys are found by counting: the parser's handler below only tracks object
-// sizes.
-class CountingHandler {
+// Builds the value as Boost.JSON's own parser does, with two differences. Numbers are read exactly:
+// those of Boost.JSON 1.81 are one unit in the last place off now and then. And the keys of objects
+// are counted, because equal keys overwrite each other silently; a text that says two things is
+// refused instead.
+class ValueHandler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
   static constexpr std::size_t max_array_size = std::size_t(-1);
   static constexpr std::size_t max_key_size = std::size_t(-1);
   static constexpr std::size_t max_string_size = std::size_t(-1);
   using ec = boost::system::error_code;
-  std::size_t num_keys = 0;
+
+  ValueHandler() { stack_.reset(); }
+  bj::value release() { return stack_.release(); }
+  std::size_t num_keys() const { return num_keys_; }
+  bool number_out_of_range() const { return out_of_range_; }
+
   bool on_document_begin(ec&) { return true; }
   bool on_document_end(ec&) { return true; }
   bool on_object_begin(ec&) { return true; }
   bool on_object_end(std::size_t n, ec&) {
-    num_keys += n;
+    num_keys_ += n;
+    stack_.push_object(n);
     return true;
   }
   bool on_array_begin(ec&) { return true; }
-  bool on_array_end(std::size_t, ec&) { return true; }
-  bool on_key_part(bj::string_view, std::size_t, ec&) { return true; }
-  bool on_key(bj::string_view, std::size_t, ec&) { return true; }
-  bool on_string_part(bj::string_view, std::size_t, ec&) { return true; }
-  bool on_string(bj::string_view, std::size_t, ec&) { return true; }
-  bool on_number_part(bj::string_view, ec&) { return true; }
-  bool on_int64(std::int64_t, bj::string_view, ec&) { return true; }
-  bool on_uint64(std::uint64_t, bj::string_view, ec&) { return true; }
-  bool on_double(double, bj::string_view, ec&) { return true; }
-  bool on_bool(bool, ec&) { return true; }
-  bool on_null(ec&) { return true; }
+  bool on_array_end(std::size_t n, ec&) {
+    stack_.push_array(n);
+    return true;
+  }
+  bool on_key_part(bj::string_view part, std::size_t, ec&) {
+    stack_.push_chars(part);
+    return true;
+  }
+  bool on_key(bj::string_view last, std::size_t, ec&) {
+    stack_.push_key(last);
+    return true;
+  }
+  bool on_string_part(bj::string_view part, std::size_t, ec&) {
+    stack_.push_chars(part);
+    return true;
+  }
+  bool on_string(bj::string_view last, std::size_t, ec&) {
+    stack_.push_string(last);
+    return true;
+  }
+  bool on_number_part(bj::string_view part, ec&) {
+    number_.append(part.data(), part.size());
+    return true;
+  }
+  bool on_int64(std::int64_t n, bj::string_view, ec&) {
+    number_.clear();
+    stack_.push_int64(n);
+    return true;
+  }
+  bool on_uint64(std::uint64_t n, bj::string_view, ec&) {
+    number_.clear();
+    stack_.push_uint64(n);
+    return true;
+  }
+  bool on_double(double approximate, bj::string_view last, ec& error) {
+    number_.append(last.data(), last.size());
+    double exact = 0;
+    const auto read = std::from_chars(number_.data(), number_.data() + number_.size(), exact);
+    number_.clear();
+    // Too large, or too small to be told from zero; the approximation says which.
+    if (read.ec == std::errc::result_out_of_range) exact = approximate;
+    if (read.ec == std::errc::invalid_argument || !std::isfinite(exact)) {
+      out_of_range_ = true;
+      error = bj::error::exponent_overflow;
+      return false;
+    }
+    stack_.push_double(exact);
+    return true;
+  }
+  bool on_bool(bool b, ec&) {
+    stack_.push_bool(b);
+    return true;
+  }
+  bool on_null(ec&) {
+    stack_.push_null();
+    return true;
+  }
   bool on_comment_part(bj::string_view, ec&) { return true; }
   bool on_comment(bj::string_view, ec&) { return true; }
+
+ private:
+  bj::value_stack stack_;
+  std::string number_;
+  std::size_t num_keys_ = 0;
+  bool out_of_range_ = false;
 };
 
 std::size_t count_keys(const bj::value& value) {
@@ -56,20 +116,6 @@ std::size_t count_keys(const bj::value& value) {
     for (const auto& item : value.get_array()) n += count_keys(item);
   }
   return n;
-}
-
-bool has_infinite_number(const bj::value& value) {
-  if (value.is_double()) return !std::isfinite(value.get_double());
-  if (value.is_object()) {
-    for (const auto& member : value.get_object()) {
-      if (has_infinite_number(member.value())) return true;
-    }
-  } else if (value.is_array()) {
-    for (const auto& item : value.get_array()) {
-      if (has_infinite_number(item)) return true;
-    }
-  }
-  return false;
 }
 
 Error invalid(std::string message, std::string param = {}) {
@@ -112,20 +158,20 @@ Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
   options.max_depth = limits.max_depth;
   try {
     boost::system::error_code ec;
-    bj::stream_parser parser({}, options);
-    const std::size_t read = parser.write(text.data(), text.size(), ec);
-    if (!ec) parser.finish(ec);
+    bj::basic_parser<ValueHandler> parser(options);
+    const std::size_t read = parser.write_some(false, text.data(), text.size(), ec);
+    if (!ec && text.find_first_not_of(" \t\r\n", read) != std::string_view::npos) {
+      ec = bj::error::extra_data;
+    }
+    if (parser.handler().number_out_of_range()) return invalid("JSON number is out of range");
     if (ec == bj::error::too_deep) {
       return invalid("JSON is nested deeper than " + std::to_string(limits.max_depth) + " levels");
     }
     if (ec) return invalid("invalid JSON at byte " + std::to_string(read) + ": " + ec.message());
-    bj::value value = parser.release();
-    bj::basic_parser<CountingHandler> counter(options);
-    counter.write_some(false, text.data(), text.size(), ec);
-    if (!ec && counter.handler().num_keys != count_keys(value)) {
+    bj::value value = parser.handler().release();
+    if (parser.handler().num_keys() != count_keys(value)) {
       return invalid("JSON object has the same key twice");
     }
-    if (has_infinite_number(value)) return invalid("JSON number is out of range");
     return value;
   } catch (const std::exception& e) {
     return Error{ErrorCode::kInternal, std::string("JSON parser: ") + e.what()};

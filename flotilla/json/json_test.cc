@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <boost/json.hpp>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
 
 namespace flotilla::json {
 namespace {
@@ -28,6 +33,35 @@ TEST(Json, SkipsAByteOrderMarkAndKeepsKeyOrder) {
   const auto value = parse("\xEF\xBB\xBF{\"b\":1,\"a\":[\"x\\u0000y\"]}");
   ASSERT_TRUE(value.ok());
   EXPECT_EQ(serialize(*value), "{\"b\":1,\"a\":[\"x\\u0000y\"]}");
+}
+
+TEST(Json, ReadsNumbersExactly) {
+  std::mt19937_64 random(7);
+  int read = 0;
+  while (read < 20000) {
+    const double x = std::bit_cast<double>(random());
+    if (!std::isfinite(x)) continue;
+    ++read;
+    char text[64];
+    std::snprintf(text, sizeof text, "[%.17g]", x);
+    const auto value = parse(text);
+    ASSERT_TRUE(value.ok()) << text;
+    const boost::json::value& number = value->get_array().front();
+    EXPECT_EQ(number.to_number<double>(), x) << text;
+  }
+}
+
+TEST(Json, NumbersAtTheEndsOfTheRange) {
+  EXPECT_EQ(parse("1.7976931348623157e308")->get_double(), std::numeric_limits<double>::max());
+  EXPECT_EQ(parse("4.9406564584124654e-324")->get_double(),
+            std::numeric_limits<double>::denorm_min());
+  EXPECT_EQ(parse("1e-400")->get_double(), 0.0);
+  EXPECT_EQ(parse("18446744073709551615")->get_uint64(), std::uint64_t(-1));
+  EXPECT_EQ(parse("18446744073709551616")->get_double(), 18446744073709551616.0);
+  EXPECT_EQ(parse("[9007199254740993.0]")->get_array()[0].get_double(), 9007199254740992.0);
+  EXPECT_FALSE(parse("-1e309").ok());
+  EXPECT_EQ(parse("123456789012345678901234567890" + std::string(400, '0')).error().message,
+            "JSON number is out of range");
 }
 
 TEST(Json, TypedReadsNameTheField) {
