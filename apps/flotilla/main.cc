@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "apps/flotilla/commands.h"
+#include "flotilla/settings/command_line.h"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE,
@@ -19,10 +20,6 @@ int main(int argc, char** argv) {
   flotilla::apps::add_models(app, exit_code);
   flotilla::apps::add_doctor(app, exit_code);
   flotilla::apps::add_bench(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_code;
+  const auto parsed = flotilla::settings::parse_command_line(app, argc, argv);
+  return parsed.done ? parsed.exit_code : exit_code;
 }

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "apps/flotilla_coordinator/commands.h"
+#include "flotilla/settings/command_line.h"
 
 namespace flotilla::apps {
 
@@ -38,10 +39,6 @@ int main(int argc, char** argv) {
   flotilla::apps::add_serve(app, exit_code);
   flotilla::apps::add_keys(app, exit_code);
   flotilla::apps::add_nodes(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return exit_code;
+  const auto parsed = flotilla::settings::parse_command_line(app, argc, argv);
+  return parsed.done ? parsed.exit_code : exit_code;
 }
