@@ -176,6 +176,9 @@ struct CpuOptions {
   int num_threads = 0;  // 0: one per core that this process may use
   CpuTarget target = CpuTarget::kBest;
   bool pack_weights = true;  // re-order 4-bit weights at load; the bits are the same either way
+  // Tests of the tests only: break the bit-contract from this number of rows on; 0: never. See
+  // broken_backend.h.
+  int test_split_k_rows = 0;
 };
 // kUnavailable when the processor lacks the target.
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);

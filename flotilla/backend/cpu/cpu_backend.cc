@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "flotilla/backend/broken_backend.h"
 #include "flotilla/backend/cpu/cpu_matrix.h"
 #include "flotilla/backend/cpu/math.h"
 
@@ -291,8 +292,12 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
                      (options.target == CpuTarget::kAvx512 ? "AVX-512" : "AVX2 with FMA")};
   }
   const int threads = options.num_threads == 0 ? usable_cores() : options.num_threads;
-  return std::unique_ptr<Backend>(
-      std::make_unique<CpuBackend>(*kernels, threads, options.pack_weights));
+  std::unique_ptr<Backend> backend =
+      std::make_unique<CpuBackend>(*kernels, threads, options.pack_weights);
+  if (options.test_split_k_rows > 0) {
+    backend = make_broken_backend(std::move(backend), options.test_split_k_rows);
+  }
+  return backend;
 }
 
 }  // namespace flotilla::backend
