@@ -1,16 +1,19 @@
-// flotilla doctor: what this machine is, and whether its kernels compute the same bits every time.
+// flotilla doctor: what this machine is, whether its kernels compute the same bits every time, and
+// whether its coordinator can be reached.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
 #include "apps/flotilla/commands.h"
 #include "apps/flotilla/console.h"
+#include "apps/flotilla/link_target.h"
 #include "apps/flotilla/model_argument.h"
 #include "flotilla/backend/backend.h"
 #include "flotilla/backend/cpu/read_bandwidth.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/checkpoint/model_folder.h"
 #include "flotilla/provider/hardware.h"
+#include "flotilla/provider/link_probe.h"
 
 namespace flotilla::apps {
 namespace {
@@ -19,6 +22,8 @@ struct Options {
   int threads = 0;
   int op_stress = 0;
   std::string models_dir = default_models_dir();
+  std::string state_dir = default_state_dir();
+  LinkSettings link;
 };
 
 const char* name_of(backend::CpuTarget target) {
@@ -50,6 +55,31 @@ int check_kernels(const Options& options, const std::string& id) {
     problems += same ? 0 : 1;
   }
   return problems;
+}
+
+// Dials the coordinator of this node as far as the handshake. Returns the number of problems.
+int check_link(const Options& options) {
+  if (!has_node_state(options.state_dir)) {
+    std::printf("link          this machine is not a node of a fleet (no join token in %s)\n",
+                options.state_dir.c_str());
+    return 0;
+  }
+  const auto probe = [&]() -> Result<provider::LinkProbe> {
+    FLOTILLA_TRY(NodeState state, open_node_state(options.state_dir, ""));
+    FLOTILLA_TRY(const LinkTarget target, link_target(std::move(state), options.link));
+    std::printf("link          %s as node '%s'\n", target.websocket.url.c_str(),
+                target.credentials.node.c_str());
+    net::IoRuntime io(1);
+    return provider::probe_link(io, {.websocket = target.websocket}, target.credentials);
+  }();
+  if (!probe.ok()) {
+    std::printf("  FAILED      %s\n", probe.error().message.c_str());
+    return 1;
+  }
+  std::printf("  accepted    %s; connected in %lld ms, coordinator proved its key in %lld ms\n",
+              probe->peer.c_str(), static_cast<long long>(probe->connected.count()),
+              static_cast<long long>(probe->answered.count()));
+  return 0;
 }
 
 int doctor(const Options& options) {
@@ -90,6 +120,7 @@ int doctor(const Options& options) {
       problems += model.ok() ? 0 : 1;
     }
   }
+  problems += check_link(options);
   std::printf("%s\n", problems == 0 ? "No problem found."
                                     : (std::to_string(problems) + " problem(s) found.").c_str());
   return problems == 0 ? 0 : 1;
@@ -99,8 +130,8 @@ int doctor(const Options& options) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "Check this machine: hardware, memory, kernels, models");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Check this machine: hardware, memory, kernels, models, link to the coordinator");
   command
       ->add_option("--op-stress", o->op_stress, "Repeat every kernel this often and compare bits")
       ->check(CLI::Range(1, 1000000));
@@ -110,6 +141,14 @@ void add_doctor(CLI::App& app, int& exit_code) {
   command->add_option("--models-dir", o->models_dir, "Folder with models")
       ->envname("FLOTILLA_MODELS_DIR")
       ->capture_default_str();
+  command->add_option("--state-dir", o->state_dir, "Folder with this node's key and token")
+      ->envname("FLOTILLA_STATE_DIR")
+      ->capture_default_str();
+  command->add_option("--coordinator", o->link.coordinator, "Default: what the token says")
+      ->envname("FLOTILLA_COORDINATOR");
+  command->add_option("--tls-ca-file", o->link.ca_file, "As for flotilla provider")
+      ->envname("FLOTILLA_TLS_CA_FILE");
+  command->add_flag("--insecure", o->link.insecure, "Allow plain ws:// to another machine");
   command->callback([o, &exit_code] { exit_code = doctor(*o); });
 }
 

@@ -59,6 +59,10 @@ std::string default_state_dir() {
   return "flotilla-state";
 }
 
+bool has_node_state(const std::string& dir) {
+  return ::access((dir + kTokenFile).c_str(), F_OK) == 0;
+}
+
 Result<NodeState> open_node_state(const std::string& dir, const std::string& join) {
   std::error_code ec;
   fs::create_directories(dir, ec);

@@ -21,4 +21,7 @@ struct NodeState {
 // 0600) beside the key, so that the node starts without it from then on.
 Result<NodeState> open_node_state(const std::string& dir, const std::string& join);
 
+// True when `dir` holds a join token: this machine is a node of a fleet.
+bool has_node_state(const std::string& dir);
+
 }  // namespace flotilla::apps

@@ -7,6 +7,7 @@
 
 #include "apps/flotilla/commands.h"
 #include "apps/flotilla/console.h"
+#include "apps/flotilla/link_target.h"
 #include "apps/flotilla/listen_address.h"
 #include "apps/flotilla/node_state.h"
 #include "apps/flotilla/server_models.h"
@@ -18,8 +19,8 @@ namespace flotilla::apps {
 namespace {
 
 struct ProviderConfig {
-  std::string join, coordinator, state_dir = default_state_dir(), ca_file;
-  bool insecure = false;
+  std::string join, state_dir = default_state_dir();
+  LinkSettings link;
   std::int64_t drain_timeout_s = 600, max_waiting = 64;
   std::string log_level = "info", log_format = "text";
   ServerModels models;
@@ -29,12 +30,13 @@ void declare(settings::Settings& s, ProviderConfig& c) {
   s.add("join", &c.join,
         "token of `flotilla-coordinator nodes invite`, or @FILE; needed the first time only",
         /*secret=*/true);
-  s.add("coordinator", &c.coordinator, "wss://HOST:PORT/v1/link; default: what the token says");
+  s.add("coordinator", &c.link.coordinator,
+        "wss://HOST:PORT/v1/link; default: what the token says");
   s.add("state_dir", &c.state_dir, "folder for this node's key and token");
-  s.add("tls.ca_file", &c.ca_file,
+  s.add("tls.ca_file", &c.link.ca_file,
         "PEM authorities for the coordinator's certificate; default: the token's pin, else the "
         "system's");
-  s.add("insecure", &c.insecure, "allow a plain ws:// connection to another machine");
+  s.add("insecure", &c.link.insecure, "allow a plain ws:// connection to another machine");
   s.add("lazy", &c.models.lazy, "load models when the coordinator asks, not at start");
   s.add("max_waiting", &c.max_waiting, 0, 100'000, "jobs of a model that may wait here");
   s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
@@ -46,25 +48,9 @@ void declare(settings::Settings& s, ProviderConfig& c) {
 
 Result<provider::AgentOptions> agent_options(const ProviderConfig& config) {
   FLOTILLA_TRY(NodeState state, open_node_state(config.state_dir, config.join));
-  provider::AgentOptions options{
-      .link = {
-          .websocket = {},
-          .credentials = {state.token.node, std::move(state.identity), state.token.coordinator_key,
-                          state.token.secret, "flotilla " FLOTILLA_VERSION}}};
-  net::WsClientOptions& ws = options.link.websocket;
-  ws.url = config.coordinator.empty() ? state.token.url : config.coordinator;
-  if (ws.url.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the token names no coordinator: give --coordinator wss://HOST:PORT/v1/link"};
-  }
-  FLOTILLA_TRY(const bool safe, net::is_private_or_encrypted(ws.url));
-  if (!safe && !config.insecure) {
-    return Error{ErrorCode::kInvalidArgument,
-                 ws.url + " is neither TLS nor this machine: use wss://, or say --insecure"};
-  }
-  ws.ca_file = config.ca_file;
-  if (config.ca_file.empty() && ws.url.rfind("wss://", 0) == 0)
-    ws.pinned_public_key = state.token.tls_public_key;
+  FLOTILLA_TRY(LinkTarget target, link_target(std::move(state), config.link));
+  provider::AgentOptions options{.link = {.websocket = std::move(target.websocket),
+                                          .credentials = std::move(target.credentials)}};
   options.software = options.link.credentials.software;
   options.num_threads = static_cast<std::uint32_t>(config.models.threads);
   options.jobs.max_waiting = static_cast<std::uint32_t>(config.max_waiting);
