@@ -181,18 +181,10 @@ const std::vector<Outcome>& solo_outcomes() {
   return outcomes;
 }
 
-struct Schedule {
-  std::string name;
-  SchedulerOptions scheduler;
-  int threads = 1;
-  std::uint64_t kv_bytes = 0;
-};
-
-class EngineSchedules : public testing::TestWithParam<Schedule> {};
-
-// The bit-contract: batching, chunking, preemption, memory and threads leave no trace.
-TEST_P(EngineSchedules, ThirtyTwoAtOnceEqualTheirSoloRuns) {
-  const auto engine = load(GetParam().scheduler, GetParam().threads, GetParam().kv_bytes);
+// The whole path of a crowd: thread, queue, tokenizer, text. Schedules of every kind are the
+// business of tests/schedules.
+TEST(EngineOnTinyModel, ThirtyTwoAtOnceEqualTheirSoloRuns) {
+  const auto engine = load({.max_batch_tokens = 64, .prefill_chunk = 33}, 2, 12 << 20);
   ASSERT_NE(engine, nullptr);
   const std::vector<ChatJob> jobs = mixed_jobs(32);
   std::vector<std::shared_ptr<EventLog>> logs;
@@ -205,36 +197,45 @@ TEST_P(EngineSchedules, ThirtyTwoAtOnceEqualTheirSoloRuns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , EngineSchedules,
-    testing::Values(
-        Schedule{.name = "default", .scheduler = {}},
-        Schedule{.name = "chunks_of_7",
-                 .scheduler = {.max_batch_tokens = 23, .prefill_chunk = 7},
-                 .threads = 2},
-        Schedule{.name = "forced_preemption",
-                 .scheduler = {.max_batch_tokens = 64,
-                               .prefill_chunk = 33,
-                               .max_sequences = 16,
-                               .force_preemption_every = 9}},
-        Schedule{.name = "little_memory",
-                 .scheduler = {.max_batch_tokens = 40, .prefill_chunk = 32, .max_sequences = 16},
-                 .kv_bytes = 6 << 20},  // two or three of these sequences
-        Schedule{.name = "one_at_a_time", .scheduler = {.prefill_chunk = 16, .max_sequences = 1}}),
-    [](const auto& tested) { return tested.param.name; });
-
-TEST(EngineOnTinyModel, ResumesExactlyAtEveryThirdToken) {
-  const ChatJob job = mixed_jobs(2)[1];
-  const Outcome whole = solo_outcomes()[1];
-  for (std::size_t n = 0; n <= whole.ids.size(); n += 3) {
+// Seeded sampling with every parameter, cut everywhere: also before the first token and after the
+// last.
+TEST(EngineOnTinyModel, ResumesExactlyAtEveryToken) {
+  ChatJob job = chat_job("Tell me a story about a boat.");
+  job.max_tokens = 24;
+  job.ignore_eos = true;
+  job.sampling = {.temperature = 0.9,
+                  .top_p = 0.97,
+                  .top_k = 200,
+                  .min_p = 0.001,
+                  .presence_penalty = 0.3,
+                  .frequency_penalty = 0.2,
+                  .repetition_penalty = 1.1,
+                  .logit_bias = {{300, 1.5}, {301, -100.0}},
+                  .seed = 987654321987654321u,
+                  .choice = 2};
+  const auto whole_log = start(shared_engine(), job);
+  ASSERT_TRUE(whole_log->wait().has_value());
+  const Outcome whole = outcome_of(*whole_log);
+  ASSERT_EQ(whole.ids.size(), 24u);
+  std::vector<std::shared_ptr<EventLog>> logs;
+  for (std::size_t n = 0; n <= whole.ids.size(); ++n) {
     ChatJob resumed = job;
     resumed.resume_ids.assign(whole.ids.begin(),
                               whole.ids.begin() + static_cast<std::ptrdiff_t>(n));
-    const auto log = start(shared_engine(), resumed);
-    ASSERT_TRUE(log->wait().has_value());
-    EXPECT_EQ(log->ids(), whole.ids) << n;
-    EXPECT_EQ(log->text(), whole.text) << n;
+    logs.push_back(start(shared_engine(), resumed));
   }
+  for (std::size_t n = 0; n < logs.size(); ++n) {
+    const auto finish = logs[n]->wait();
+    ASSERT_TRUE(finish.has_value()) << n;
+    EXPECT_EQ(finish->reason, FinishReason::kLength) << n;
+    EXPECT_EQ(logs[n]->ids(), whole.ids) << n;
+    EXPECT_EQ(logs[n]->text(), whole.text) << n;
+  }
+  ChatJob other = job;
+  other.sampling.seed += 1;
+  const auto log = start(shared_engine(), other);
+  ASSERT_TRUE(log->wait().has_value());
+  EXPECT_NE(log->ids(), whole.ids);
 }
 
 TEST(EngineOnTinyModel, ControlTokensOfAUserStayText) {
