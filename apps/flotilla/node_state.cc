@@ -1,6 +1,7 @@
 #include "apps/flotilla/node_state.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,9 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "flotilla/base/file.h"
 #include "flotilla/base/text.h"
 
 namespace flotilla::apps {
@@ -18,14 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::size_t kMaxSmallFile = 64u << 10;
 constexpr const char* kKeyFile = "/node.key";
+constexpr const char* kLockFile = "/lock";
 constexpr const char* kTokenFile = "/join-token";
 
 Result<std::string> read_small_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
-    return Error{ErrorCode::kNotFound, "cannot read " + path + ": " + std::strerror(errno)};
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  FLOTILLA_TRY(const std::string text, read_file(path, kMaxSmallFile));
   return std::string(trim_ascii(text));
 }
 
@@ -57,6 +56,24 @@ std::string default_state_dir() {
   if (const char* home = std::getenv("HOME"); home && *home == '/')
     return std::string(home) + "/.local/state/flotilla";
   return "flotilla-state";
+}
+
+Result<NodeLock> NodeLock::take(const std::string& dir) {
+  const std::string path = dir + kLockFile;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return Error{ErrorCode::kPermissionDenied, "cannot open " + path + ": " + std::strerror(errno)};
+  NodeLock lock(fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return Error{ErrorCode::kAlreadyExists,
+                 "another flotilla provider runs with the state folder " + dir +
+                     "; a second node needs a --state-dir and a join token of its own"};
+  }
+  return lock;
+}
+
+NodeLock::~NodeLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 bool has_node_state(const std::string& dir) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "flotilla/base/result.h"
 #include "flotilla/protocol/identity.h"
@@ -20,6 +21,20 @@ struct NodeState {
 // `join` is a token, "@FILE", or empty: the one that was used last time. A new token is kept (mode
 // 0600) beside the key, so that the node starts without it from then on.
 Result<NodeState> open_node_state(const std::string& dir, const std::string& join);
+
+// Held while a node runs: two with one identity would push each other off the link for ever.
+class NodeLock {
+ public:
+  // kAlreadyExists when another process holds it. The folder must exist.
+  static Result<NodeLock> take(const std::string& dir);
+  ~NodeLock();
+  NodeLock(NodeLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  NodeLock& operator=(NodeLock&&) = delete;
+
+ private:
+  explicit NodeLock(int fd) : fd_(fd) {}
+  int fd_;
+};
 
 // True when `dir` holds a join token: this machine is a node of a fleet.
 bool has_node_state(const std::string& dir);

@@ -62,6 +62,8 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
     return report(logging.error());
   auto options = agent_options(config);
   if (!options.ok()) return report(options.error());
+  auto lock = NodeLock::take(config.state_dir);
+  if (!lock.ok()) return report(lock.error());
   log::info("settings", {{"values", description}});
 
   const SystemClock clock;

@@ -114,9 +114,12 @@ void add_run(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command->add_option("--tools", o->tools_file, "Tools that the model may call (JSON array)")
       ->type_name("FILE");
-  command->add_option("--prompt", o->prompt, "Answer this and leave");
-  command->add_option("--text", o->answer.text,
-                      "Continue this plain text, without the chat template, and leave");
+  command->add_option("--prompt", o->prompt, "Answer this and leave")->excludes("--messages");
+  command
+      ->add_option("--text", o->answer.text,
+                   "Continue this plain text, without the chat template, and leave")
+      ->excludes("--messages")
+      ->excludes("--prompt");
   command->add_option("--system", o->system, "System message");
   command->add_flag("--thinking", o->answer.thinking, "Let the model think first");
   command->add_flag(
@@ -128,7 +131,8 @@ void add_run(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.0, 2.0));
   command->add_option("--top-p", o->answer.top_p)->check(CLI::Range(0.0, 1.0));
   command->add_option("--top-k", o->answer.top_k)->check(CLI::Range(0, 1000000));
-  command->add_option("--seed", o->answer.seed, "Makes sampling repeatable");
+  command->add_option("--seed", o->answer.seed, "Makes sampling repeatable")
+      ->check(CLI::NonNegativeNumber);
   command->callback([o, &exit_code] { exit_code = run(*o); });
 }
 

@@ -78,6 +78,12 @@ int serve(const ServeConfig& config, const std::string& description) {
   for (const std::string& origin : config.allowed_origins) {
     if (Status valid = serving::check_origin(origin); !valid.ok()) return report(valid.error());
   }
+  for (const std::string& key : config.api_keys) {
+    if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos) {
+      return report({ErrorCode::kInvalidArgument,
+                     "api_keys: a key must not be empty and must not contain blanks"});
+    }
+  }
   log::info("settings", {{"values", description}});
 
   const SystemClock clock;
@@ -94,6 +100,8 @@ int serve(const ServeConfig& config, const std::string& description) {
   serving::HttpSurface surface(backend, clock, serving::make_net_lanes(io),
                                std::move(surface_options));
   net::HttpServer server(io, *options, surface.handler(), serving::protocol_error_reply);
+  server.set_head_check(
+      [&surface](const net::HttpRequest& head) { return surface.check_head(head); });
   if (Status started = server.start(); !started.ok()) return report(started.error());
   const bool tls = options->tls.has_value();
   log::info("listening", {{"url", std::string(tls ? "https://" : "http://") + options->host + ":" +

@@ -11,6 +11,9 @@
 namespace flotilla::apps {
 namespace {
 
+// A mistyped name must not become an empty database that knows nothing.
+constexpr store::DatabaseOptions kExisting{.create = false};
+
 struct Arguments {
   std::string database = coordinator::CoordinatorConfig().database;
   std::string name;
@@ -26,14 +29,15 @@ Status create(const Arguments& arguments) {
     std::printf("%s\n", made.key.c_str());
   } else {
     std::printf("%s\n", made.key.c_str());
-    std::fprintf(stderr, "Key %llu (%s). It is shown only now; it works within two seconds.\n",
-                 static_cast<unsigned long long>(made.record.id.value), made.record.name.c_str());
+    std::fprintf(
+        stderr, "Key %llu (%s). It is shown only now; a running server knows it within a second.\n",
+        static_cast<unsigned long long>(made.record.id.value), made.record.name.c_str());
   }
   return ok_status();
 }
 
 Status list(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
+  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
   FLOTILLA_TRY(const auto keys, coordinator::list_keys(database));
   if (!arguments.quiet)
     std::printf("%s%s%s%s\n", padded("ID", 6).c_str(), padded("KEY", 14).c_str(),
@@ -47,11 +51,11 @@ Status list(const Arguments& arguments) {
 }
 
 Status revoke(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
+  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
   FLOTILLA_TRY(const auto key, coordinator::revoke_key(database, arguments.id_or_name,
                                                        SystemClock().unix_seconds()));
   if (!arguments.quiet) {
-    std::printf("Key %llu (%s) is revoked; a running server refuses it within two seconds.\n",
+    std::printf("Key %llu (%s) is revoked; a running server refuses it within a second.\n",
                 static_cast<unsigned long long>(key.id.value), key.name.c_str());
   }
   return ok_status();

@@ -7,16 +7,21 @@
 #include "flotilla/coordinator/config.h"
 #include "flotilla/coordinator/registry/node_table.h"
 #include "flotilla/coordinator/schema.h"
+#include "flotilla/net/ws_client.h"
 #include "flotilla/protocol/join_token.h"
 
 namespace flotilla::apps {
 namespace {
+
+// A mistyped name must not become an empty database that knows nothing.
+constexpr store::DatabaseOptions kExisting{.create = false};
 
 struct Arguments {
   coordinator::CoordinatorConfig config;
   std::string name;
   std::string url;
   std::string tls_public_key;
+  std::string tls_certificate;
   bool quiet = false;
 };
 
@@ -36,6 +41,9 @@ Status invite(const Arguments& arguments) {
   token.node = arguments.name;
   token.url = arguments.url;
   token.tls_public_key = arguments.tls_public_key;
+  if (!arguments.tls_certificate.empty()) {
+    FLOTILLA_TRY(token.tls_public_key, net::public_key_pin(arguments.tls_certificate));
+  }
   FLOTILLA_TRY_STATUS(protocol::check_node_name(token.node));
   FLOTILLA_TRY(token.secret,
                coordinator::invite_node(database, arguments.name, SystemClock().unix_seconds()));
@@ -47,13 +55,14 @@ Status invite(const Arguments& arguments) {
                  "that machine:\n"
                  "  flotilla provider --join TOKEN%s --models-dir DIR\n",
                  arguments.name.c_str(),
-                 arguments.url.empty() ? " --url wss://HOST:PORT/v1/link" : "");
+                 arguments.url.empty() ? " --coordinator wss://HOST:PORT/v1/link" : "");
   }
   return ok_status();
 }
 
 Status list(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.config.database));
+  FLOTILLA_TRY(store::Database database,
+               coordinator::open_database(arguments.config.database, kExisting));
   FLOTILLA_TRY(const auto nodes, coordinator::list_nodes(database));
   if (!arguments.quiet) {
     std::printf("%s%s%s%s\n", padded("NAME", 26).c_str(), padded("STATE", 10).c_str(),
@@ -70,11 +79,12 @@ Status list(const Arguments& arguments) {
 }
 
 Status revoke(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.config.database));
+  FLOTILLA_TRY(store::Database database,
+               coordinator::open_database(arguments.config.database, kExisting));
   FLOTILLA_TRY_STATUS(
       coordinator::revoke_node(database, arguments.name, SystemClock().unix_seconds()));
   if (!arguments.quiet) {
-    std::printf("Node '%s' is revoked; a running server cuts it within two seconds.\n",
+    std::printf("Node '%s' is revoked; a running server cuts it within a second.\n",
                 arguments.name.c_str());
   }
   return ok_status();
@@ -108,6 +118,10 @@ void add_nodes(CLI::App& app, int& exit_code) {
   inviting->add_option(
       "--tls-public-key", arguments->tls_public_key,
       "hex SHA-256 of the server certificate's public key, for one that no CA signed");
+  inviting
+      ->add_option("--tls-certificate", arguments->tls_certificate, "the certificate itself (PEM)")
+      ->type_name("FILE")
+      ->excludes("--tls-public-key");
   add("list", "List invited nodes", list);
   add("revoke", "Turn a node away", revoke)
       ->add_option("name", arguments->name, "name of the machine")

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <memory>
 #include <thread>
 
 #include "flotilla/base/bounded_queue.h"
 #include "flotilla/base/clock.h"
+#include "flotilla/base/file.h"
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
 #include "flotilla/base/text.h"
@@ -20,6 +22,26 @@ Result<int> quarter(int n) {
   FLOTILLA_TRY(int once, half(n));
   FLOTILLA_TRY(int twice, half(once));
   return twice;
+}
+
+TEST(ReadFile, FailsWithTheReasonAndTheName) {
+  EXPECT_EQ(read_file("/nonexistent/x", 10).error().code, ErrorCode::kNotFound);
+  const auto folder = read_file("/tmp", 10);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(folder.error().message.find("/tmp"), std::string::npos);
+}
+
+TEST(ReadFile, ReadsWholeFilesUpToTheLimit) {
+  const std::string path = ::testing::TempDir() + "base_test_file";
+  const std::string content(3'000'000, 'x');
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  std::fwrite(content.data(), 1, content.size(), file);
+  std::fclose(file);
+  EXPECT_EQ(*read_file(path, content.size()), content);
+  EXPECT_EQ(read_file(path, content.size() - 1).error().code, ErrorCode::kTooLarge);
+  std::remove(path.c_str());
 }
 
 TEST(Result, TryPassesValuesAndErrorsOn) {

@@ -102,7 +102,7 @@ struct CoordinatorApp::Impl {
     done.get_future().wait();
   }
 
-  Status start();
+  Status start(store::Database database);
   void tick() {
     dispatcher.tick();
     links->tick();
@@ -143,8 +143,7 @@ struct CoordinatorApp::Impl {
   std::unique_ptr<net::HttpServer> server, link_server;
 };
 
-Status CoordinatorApp::Impl::start() {
-  FLOTILLA_TRY(store::Database database, open_database(config.database));
+Status CoordinatorApp::Impl::start(store::Database database) {
   FLOTILLA_TRY(access,
                AccessStore::open(std::move(database), keys, clock,
                                  [this](std::vector<NodeRecord> nodes) { nodes_changed(nodes); }));
@@ -157,17 +156,21 @@ Status CoordinatorApp::Impl::start() {
   FLOTILLA_TRY(const ListenAddress address, parse_listen_address(config.listen));
   server = std::make_unique<net::HttpServer>(io, server_options(config, address),
                                              surface->handler(), serving::protocol_error_reply);
+  server->set_head_check(
+      [this](const net::HttpRequest& head) { return surface->check_head(head); });
   if (config.link_listen.empty()) {
     server->set_ws_acceptor(links->acceptor());
   } else {
     FLOTILLA_TRY(const ListenAddress link_address, parse_listen_address(config.link_listen));
+    const auto nodes_only = [] {
+      return serving::protocol_error_reply(404, "only nodes are served at this address");
+    };
     link_server = std::make_unique<net::HttpServer>(
         io, server_options(config, link_address),
-        [](std::shared_ptr<net::HttpExchange> exchange) {
-          exchange->send(
-              serving::protocol_error_reply(404, "only nodes are served at this address"));
-        },
+        [nodes_only](std::shared_ptr<net::HttpExchange> exchange) { exchange->send(nodes_only()); },
         serving::protocol_error_reply);
+    link_server->set_head_check(
+        [nodes_only](const net::HttpRequest&) { return std::optional(nodes_only()); });
     link_server->set_ws_acceptor(links->acceptor());
     FLOTILLA_TRY_STATUS(link_server->start());
   }
@@ -185,10 +188,12 @@ CoordinatorApp::~CoordinatorApp() = default;
 Result<std::unique_ptr<CoordinatorApp>> CoordinatorApp::start(const CoordinatorConfig& config,
                                                               const Clock& clock) {
   FLOTILLA_TRY_STATUS(validate(config));
+  // First: no key is made for a database that cannot be used.
+  FLOTILLA_TRY(store::Database database, open_database(config.database));
   FLOTILLA_TRY(protocol::Identity identity,
                protocol::Identity::load_or_create(config.identity_path()));
   auto impl = std::make_unique<Impl>(config, clock, std::move(identity));
-  FLOTILLA_TRY_STATUS(impl->start());
+  FLOTILLA_TRY_STATUS(impl->start(std::move(database)));
   log::info("coordinator_listening", {{"address", config.listen},
                                       {"port", impl->server->port()},
                                       {"tls", config.has_tls()},

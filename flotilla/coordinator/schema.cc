@@ -32,8 +32,9 @@ std::span<const store::Migration> schema() {
   return kSteps;
 }
 
-Result<store::Database> open_database(const std::string& path) {
-  FLOTILLA_TRY(store::Database database, store::Database::open(path));
+Result<store::Database> open_database(const std::string& path,
+                                      const store::DatabaseOptions& options) {
+  FLOTILLA_TRY(store::Database database, store::Database::open(path, options));
   if (Status migrated = store::migrate(database, schema()); !migrated.ok()) {
     return Error{migrated.error().code, path + ": " + migrated.error().message};
   }

@@ -10,7 +10,8 @@ namespace flotilla::coordinator {
 std::span<const store::Migration> schema();
 
 // Opens the database and brings its schema up to date.
-Result<store::Database> open_database(const std::string& path);
+Result<store::Database> open_database(const std::string& path,
+                                      const store::DatabaseOptions& options = {});
 
 // Counts every change of keys and nodes, so that a running server notices what a command changed.
 // Call inside the transaction that changes.

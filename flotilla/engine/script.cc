@@ -4,11 +4,10 @@
 #include <array>
 #include <boost/json.hpp>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <utility>
 
+#include "flotilla/base/file.h"
 #include "flotilla/base/text.h"
 #include "flotilla/engine/digest.h"
 #include "flotilla/json/json.h"
@@ -19,6 +18,7 @@ namespace {
 namespace bj = boost::json;
 using std::chrono::microseconds;
 
+constexpr std::size_t kMaxScriptBytes = 64u << 20;
 constexpr std::size_t kMaxSteps = 1'000'000;
 
 // The control tokens that a step's plain string is cut at.
@@ -337,9 +337,7 @@ Result<Script> parse_script(std::string_view text) {
 }
 
 Result<Script> load_script(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, "cannot open script '" + path + "'"};
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  FLOTILLA_TRY(const std::string text, read_file(path, kMaxScriptBytes));
   Result<Script> script = parse_script(text);
   if (!script.ok()) {
     Error error = std::move(script).error();

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include <boost/json.hpp>
-#include <cstdio>
 
+#include "flotilla/base/file.h"
 #include "flotilla/engine/digest.h"
 #include "flotilla/json/json.h"
 
@@ -17,19 +17,6 @@ constexpr std::size_t kMaxTemplateBytes = 4u << 20;
 bool exists(const std::string& path) {
   struct stat info = {};
   return stat(path.c_str(), &info) == 0;
-}
-
-Result<std::string> read_text(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (!file) return Error{ErrorCode::kNotFound, "cannot open " + path};
-  std::string text(kMaxTemplateBytes + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (text.size() > kMaxTemplateBytes) {
-    return Error{ErrorCode::kTooLarge,
-                 path + " exceeds the limit of " + std::to_string(kMaxTemplateBytes) + " bytes"};
-  }
-  return text;
 }
 
 // "<bos>", or the object that tokenizer_config.json writes for an added token.
@@ -68,7 +55,7 @@ Result<FoundTemplate> find_template(const std::string& folder, const bj::value& 
                                     const tokenizer::Tokenizer& vocabulary) {
   const std::string file = folder + "/chat_template.jinja";
   if (exists(file)) {
-    FLOTILLA_TRY(std::string text, read_text(file));
+    FLOTILLA_TRY(std::string text, read_file(file, kMaxTemplateBytes));
     return FoundTemplate{std::move(text), "chat_template.jinja"};
   }
   if (std::string text = template_text(tokenizer_config); !text.empty()) {

@@ -5,10 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <memory>
 #include <system_error>
 
-#include "flotilla/base/text.h"
+#include "flotilla/base/file.h"
 
 namespace flotilla::json {
 namespace bj = boost::json;
@@ -179,19 +178,7 @@ Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
 }
 
 Result<bj::value> parse_file(const std::string& path, const ParseLimits& limits) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (!file) return Error{ErrorCode::kNotFound, "cannot open " + path};
-  std::string text;
-  char buffer[1 << 16];
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) {
-    text.append(buffer, n);
-    if (text.size() > limits.max_bytes) {
-      return Error{ErrorCode::kTooLarge,
-                   path + " exceeds the limit of " + std::to_string(limits.max_bytes) + " bytes"};
-    }
-  }
-  if (std::ferror(file.get())) return Error{ErrorCode::kDataLoss, "cannot read " + path};
+  FLOTILLA_TRY(const std::string text, read_file(path, limits.max_bytes));
   auto value = parse(text, limits);
   if (!value.ok()) return Error{value.error().code, path + ": " + value.error().message};
   return value;

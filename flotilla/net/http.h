@@ -70,6 +70,9 @@ class HttpExchange {
 // Called on the connection's strand once head and body have arrived; must not block. Exactly one
 // answer per exchange.
 using HttpHandler = std::function<void(std::shared_ptr<HttpExchange>)>;
+// Called on the connection's strand when the head of a request with a body has arrived: an answer
+// here refuses it before its body is read, and closes the connection. Must not block.
+using HttpHeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 // Decides about a WebSocket upgrade: return handlers to accept, or an Error to refuse (404/401).
 using WsAcceptor =
     std::function<Result<WsHandlers>(const HttpRequest&, std::shared_ptr<WsSession>)>;
@@ -102,6 +105,7 @@ class HttpServer {
   HttpServer(IoRuntime& io, HttpServerOptions options, HttpHandler handler, ErrorBody error_body);
   ~HttpServer();                              // closes every connection, then waits
   void set_ws_acceptor(WsAcceptor acceptor);  // before start()
+  void set_head_check(HttpHeadCheck check);   // before start()
   Status start();                             // binds and listens; errors name address and reason
   std::uint16_t port() const;                 // after start()
   Status reload_certificate();  // connections made from now on use the new files; on error the old

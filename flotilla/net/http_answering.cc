@@ -64,8 +64,7 @@ void HttpConnection::begin_answer(HttpResponse& response, bool streamed) {
   // After a broken head the parser may not know method and version: HTTP/1.1 is then the safe
   // guess.
   const bool http_1_0 = parser_ && parser_->is_http_1_0();
-  const bool is_head = parser_ && parser_->request().method == "HEAD";
-  answer_has_body_ = !is_head && status_has_body(response.status);
+  answer_has_body_ = !is_head_request_ && status_has_body(response.status);
   answer_is_chunked_ = streamed && !http_1_0;
   if (wants_close(response.headers) || context_->draining || (streamed && http_1_0))
     keep_alive_ = false;
@@ -161,6 +160,7 @@ void HttpConnection::answer_written() {
   }
   answer_.reset();
   answer_complete_ = false;
+  is_head_request_ = false;
   parser_.reset();
   if (!keep_alive_ || context_->draining) return linger();
   phase_ = Phase::kIdle;

@@ -133,17 +133,30 @@ void HttpConnection::process() {
 
 bool HttpConnection::on_head() {
   keep_alive_ = parser_->keep_alive();
+  is_head_request_ = parser_->request().method == "HEAD";
   if (parser_->is_websocket_upgrade()) {
     upgrade();
     return false;
   }
   phase_ = Phase::kBody;
   if (!parser_->has_body()) return true;
+  if (refused_by_head()) return false;
   read_timer_.after(context_->options.body_timeout, [self = shared_from_this()] {
     self->protocol_error(408, "the request body did not arrive in time");
   });
   if (parser_->expects_continue() && input_.empty()) enqueue("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
+}
+
+// Whoever may not send the body at all must not make the server hold it.
+bool HttpConnection::refused_by_head() {
+  if (!context_->head_check) return false;
+  HttpRequest& head = parser_->request();
+  head.peer = stream_->peer();
+  head.secure = stream_->secure();
+  std::optional<HttpResponse> refusal = context_->head_check(head);
+  if (refusal) answer_and_close(std::move(*refusal));
+  return refusal.has_value();
 }
 
 void HttpConnection::dispatch() {
@@ -212,10 +225,13 @@ void HttpConnection::upgrade() {
 
 void HttpConnection::protocol_error(unsigned status, std::string_view message) {
   if (phase_ != Phase::kIdle && phase_ != Phase::kHead && phase_ != Phase::kBody) return;
+  answer_and_close(make_error(status, message));
+}
+
+void HttpConnection::answer_and_close(HttpResponse response) {
   read_timer_.cancel();
   phase_ = Phase::kAnswering;
   keep_alive_ = false;
-  HttpResponse response = make_error(status, message);
   begin_answer(response, /*streamed=*/false);
   answer_complete_ = true;
   write_next();

@@ -28,6 +28,7 @@ struct HttpServerContext {
   HttpHandler handler;
   HttpServer::ErrorBody error_body;
   WsAcceptor ws_acceptor;
+  HttpHeadCheck head_check;
   std::atomic<bool> draining{false};  // answers say "Connection: close"
 };
 
@@ -64,9 +65,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_read_end();
   void process();
   bool on_head();
+  bool refused_by_head();
   void dispatch();
   void upgrade();
   void protocol_error(unsigned status, std::string_view message);
+  void answer_and_close(HttpResponse response);
 
   void apply(AnswerStep& step);
   void begin_answer(HttpResponse& response, bool streamed);
@@ -95,6 +98,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool reading_ = false;
 
   std::shared_ptr<AnswerState> answer_;  // of the current request; null for answers of our own
+  bool is_head_request_ = false;
   bool answer_is_chunked_ = false;
   bool answer_has_body_ = true;
   bool answer_complete_ = false;  // every byte of it is in output_ or written

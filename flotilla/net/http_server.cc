@@ -179,6 +179,10 @@ HttpServer::~HttpServer() {
   }
 }
 
+void HttpServer::set_head_check(HttpHeadCheck check) {
+  impl_->context->head_check = std::move(check);
+}
+
 void HttpServer::set_ws_acceptor(WsAcceptor acceptor) {
   impl_->context->ws_acceptor = std::move(acceptor);
 }

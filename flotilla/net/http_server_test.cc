@@ -25,6 +25,7 @@ class HttpServerTest : public Test {
  protected:
   void serve(HttpHandler handler) {
     server_ = std::make_unique<HttpServer>(io_, options_, std::move(handler), sentence);
+    if (head_check_) server_->set_head_check(head_check_);
     const Status started = server_->start();
     ASSERT_TRUE(started.ok()) << to_string(started.error());
   }
@@ -40,6 +41,7 @@ class HttpServerTest : public Test {
 
   IoRuntime io_{2};
   HttpServerOptions options_;
+  HttpHeadCheck head_check_;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -78,7 +80,34 @@ TEST_F(HttpServerTest, LeavesTheBodyOutForHead) {
   client.send("HEAD /x HTTP/1.1\r\nHost: h\r\n\r\nGET /y HTTP/1.1\r\nHost: h\r\n\r\n");
   const std::string head = client.read_until("\r\n\r\n");
   EXPECT_NE(head.find("Content-Length: 9"), std::string::npos) << head;
-  EXPECT_TRUE(client.read_response().ends_with("GET /y||"));
+  const std::string next = client.read_response();
+  EXPECT_TRUE(next.starts_with("HTTP/1.1 200")) << next;
+  EXPECT_TRUE(next.ends_with("GET /y||")) << next;
+}
+
+TEST_F(HttpServerTest, ARefusedHeadIsAnsweredBeforeItsBodyIsRead) {
+  std::atomic<int> handled = 0;
+  head_check_ = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.headers.find("x-key")) return std::nullopt;
+    return HttpResponse{.status = 401, .headers = {}, .body = "no key"};
+  };
+  serve([&](std::shared_ptr<HttpExchange> exchange) {
+    ++handled;
+    exchange->send({.status = 200});
+  });
+  for (const char* expect : {"", "Expect: 100-continue\r\n"}) {
+    TestClient client(server_->port());
+    client.send(std::string("POST / HTTP/1.1\r\nHost: h\r\n") + expect +
+                "Content-Length: 10000000\r\n\r\nabc");
+    const std::string answer = client.read_response();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 401")) << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos) << answer;
+  }
+  EXPECT_EQ(handled, 0);
+  TestClient client(server_->port());
+  client.send("POST / HTTP/1.1\r\nHost: h\r\nX-Key: k\r\nContent-Length: 2\r\n\r\nab");
+  EXPECT_TRUE(client.read_response().starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(handled, 1);
 }
 
 TEST_F(HttpServerTest, SaysContinueBeforeTheBodyOnly) {

@@ -34,6 +34,15 @@ std::string_view host_of(std::string_view origin) {
   return scheme == std::string_view::npos ? std::string_view() : origin.substr(scheme + 3);
 }
 
+// A name in a page's address can be made to point here (DNS rebinding); an address cannot, nor can
+// localhost.
+bool cannot_be_rebound(std::string_view host) {
+  if (host.starts_with('[')) return true;
+  host = host.substr(0, host.find(':'));
+  if (host == "localhost" || host.ends_with(".localhost")) return true;
+  return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 }  // namespace
 
 CorsPolicy::CorsPolicy(std::vector<std::string> allowed_origins)
@@ -82,7 +91,7 @@ bool CorsPolicy::is_foreign(const net::HttpRequest& request) const {
   const auto origin = request.headers.find("origin");
   if (!origin || allows(*origin)) return false;
   const auto host = request.headers.find("host");
-  return !host || host_of(*origin) != *host;
+  return !host || host_of(*origin) != *host || !cannot_be_rebound(*host);
 }
 
 Status check_origin(std::string_view entry) {

@@ -23,8 +23,9 @@ class CorsPolicy {
   void add_headers(const net::HttpRequest& request, net::Headers& out) const;
   // The answer to OPTIONS, which never carries a key. `allow` lists the methods of the route.
   net::HttpResponse preflight(const net::HttpRequest& request, std::string_view allow) const;
-  // True for a page of another host that is not allowed. Browsers send some requests without asking
-  // first; where no key protects the surface, such a request is refused.
+  // True for a page that is not allowed and not served from this very address (an IP address or
+  // localhost: another name may be somebody's who made it point here). Browsers send some requests
+  // without asking first; where no key protects the surface, such a request is refused.
   bool is_foreign(const net::HttpRequest& request) const;
 
  private:

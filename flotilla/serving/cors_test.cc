@@ -51,9 +51,24 @@ TEST(Cors, ForeignMeansAnotherHostThatIsNotAllowed) {
   const CorsPolicy policy({"https://a.example"});
   EXPECT_FALSE(policy.is_foreign(from("")));
   EXPECT_FALSE(policy.is_foreign(from("https://a.example")));
-  EXPECT_FALSE(policy.is_foreign(from("https://api.example.com")));
   EXPECT_TRUE(policy.is_foreign(from("https://b.example")));
   EXPECT_TRUE(policy.is_foreign(from("null")));
+}
+
+TEST(Cors, PagesOfTheServersOwnAddressAreNotForeignUnlessTheNameCouldBeRebound) {
+  const CorsPolicy policy({"https://a.example"});
+  const auto page_of = [](const std::string& host) {
+    net::HttpRequest request;
+    request.headers.add("Host", host);
+    request.headers.add("Origin", "http://" + host);
+    return request;
+  };
+  for (const char* own : {"127.0.0.1:8080", "[::1]:8080", "localhost:8080", "192.168.1.7"}) {
+    EXPECT_FALSE(policy.is_foreign(page_of(own))) << own;
+  }
+  for (const char* name : {"evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.org"}) {
+    EXPECT_TRUE(policy.is_foreign(page_of(name))) << name;
+  }
 }
 
 TEST(Cors, ConfigurationIsChecked) {

@@ -68,42 +68,68 @@ HttpSurface::~HttpSurface() {
   }
 }
 
-void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
-  const net::HttpRequest& request = http->request();
-  Exchange in{.http = std::move(http), .request_id = {}, .headers = {}, .started = clock_.now()};
+struct HttpSurface::Admission {
+  std::string_view name = "unknown";  // of the route, for the log
+  const Route* route = nullptr;
+  Caller caller = {};
+  std::optional<net::HttpResponse> refusal = {};
+};
+
+HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request) const {
+  Exchange in{.http = nullptr, .request_id = {}, .headers = {}, .started = clock_.now()};
   const auto wanted_id = request.headers.find("x-request-id");
   in.request_id =
       wanted_id && is_request_id(*wanted_id) ? std::string(*wanted_id) : random_id("req_");
   in.headers.add("x-request-id", in.request_id);
   cors_.add_headers(request, in.headers);
+  return in;
+}
 
+HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request) const {
   const Route* route = Route::find(request.path);
   if (route == nullptr || (route->target == Target::kMetrics && !options_.metrics)) {
-    answer(in, "unknown",
-           protocol_error_reply(404, "unknown URL; chat completions are at /v1/chat/completions"));
-    return;
+    return {.refusal = protocol_error_reply(
+                404, "unknown URL; chat completions are at /v1/chat/completions")};
   }
+  Admission out{.name = route->name, .route = route};
   if (request.method == "OPTIONS") {
-    answer(in, route->name, cors_.preflight(request, std::string(route->method) + ", OPTIONS"));
-    return;
+    out.refusal = cors_.preflight(request, std::string(route->method) + ", OPTIONS");
+    return out;
   }
-  if (request.method != route->method) {
-    net::HttpResponse response =
+  // The server leaves the body of an answer to HEAD out.
+  if (request.method != route->method && !(request.method == "HEAD" && route->method == "GET")) {
+    out.refusal =
         protocol_error_reply(405, "this URL answers " + std::string(route->method) + " only");
-    response.headers.add("Allow", std::string(route->method) + ", OPTIONS");
-    answer(in, route->name, std::move(response));
-    return;
+    out.refusal->headers.add("Allow", std::string(route->method) + ", OPTIONS");
+    return out;
   }
-  Caller caller;
   if (route->needs_key) {
     auto found = identify(request);
-    if (!found.ok()) {
-      answer(in, route->name, error_reply(found.error()));
-      return;
+    if (found.ok()) {
+      out.caller = std::move(found).value();
+    } else {
+      out.refusal = error_reply(found.error());
     }
-    caller = std::move(found).value();
-    caller.request_id = in.request_id;
   }
+  return out;
+}
+
+std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest& head) const {
+  const Exchange in = begin(head);
+  Admission admission = admit(head);
+  if (!admission.refusal) return std::nullopt;
+  return finish(in, admission.name, std::move(*admission.refusal));
+}
+
+void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
+  const net::HttpRequest& request = http->request();
+  Exchange in = begin(request);
+  in.http = std::move(http);
+  Admission admission = admit(request);
+  if (admission.refusal) return answer(in, admission.name, std::move(*admission.refusal));
+  const Route* route = admission.route;
+  Caller caller = std::move(admission.caller);
+  caller.request_id = in.request_id;
   switch (route->target) {
     case Target::kChat:
       serve_chat(in, std::move(caller));
@@ -130,8 +156,8 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
   }
 }
 
-void HttpSurface::answer(const Exchange& in, std::string_view route,
-                         net::HttpResponse response) const {
+net::HttpResponse HttpSurface::finish(const Exchange& in, std::string_view route,
+                                      net::HttpResponse response) const {
   response.headers.entries.insert(response.headers.entries.end(), in.headers.entries.begin(),
                                   in.headers.entries.end());
   const auto elapsed =
@@ -147,7 +173,12 @@ void HttpSurface::answer(const Exchange& in, std::string_view route,
                           {"status", response.status},
                           {"ms", elapsed.count()}});
   }
-  in.http->send(std::move(response));
+  return response;
+}
+
+void HttpSurface::answer(const Exchange& in, std::string_view route,
+                         net::HttpResponse response) const {
+  in.http->send(finish(in, route, std::move(response)));
 }
 
 Result<Caller> HttpSurface::identify(const net::HttpRequest& request) const {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,12 +41,21 @@ class HttpSurface {
     return [this](std::shared_ptr<net::HttpExchange> exchange) { handle(std::move(exchange)); };
   }
 
+  // For net::HttpServer: whoever may not use a route is refused before the body is read.
+  std::optional<net::HttpResponse> check_head(const net::HttpRequest& head) const;
+
   std::size_t num_running() const { return sessions_.size(); }
 
  private:
   struct Route;
   struct Exchange;
 
+  Exchange begin(const net::HttpRequest& request) const;
+  // The route and who asks, or a refusal.
+  struct Admission;
+  Admission admit(const net::HttpRequest& request) const;
+  net::HttpResponse finish(const Exchange& in, std::string_view route,
+                           net::HttpResponse response) const;
   void answer(const Exchange& in, std::string_view route, net::HttpResponse response) const;
   Result<Caller> identify(const net::HttpRequest& request) const;
   void serve_chat(const Exchange& in, Caller caller);

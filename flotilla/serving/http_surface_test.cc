@@ -38,6 +38,25 @@ TEST_F(Surface, UnknownUrlsAndWrongMethodsAreOpenAIErrors) {
   EXPECT_EQ(request("DELETE", "/healthz")->head.status, 405u);
 }
 
+TEST_F(Surface, HeadIsAnsweredWhereGetIs) {
+  EXPECT_EQ(request("HEAD", "/healthz")->head.status, 200u);
+  EXPECT_EQ(request("HEAD", "/v1/models")->head.status, 200u);
+  EXPECT_EQ(request("HEAD", "/v1/chat/completions")->head.status, 405u);
+}
+
+TEST_F(Surface, WhoeverMayNotAskIsRefusedByTheHeadAlone) {
+  backend.key = "K";
+  net::HttpRequest head{.method = "POST", .path = "/v1/chat/completions", .query = {}};
+  auto refusal = surface().check_head(head);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->status, 401u);
+  EXPECT_TRUE(refusal->headers.find("x-request-id"));
+  head.headers.add("Authorization", "Bearer K");
+  EXPECT_FALSE(surface().check_head(head));
+  head.path = "/v1/nothing";
+  EXPECT_EQ(surface().check_head(head)->status, 404u);
+}
+
 TEST_F(Surface, EveryVariantOfTheKeyOpensEveryRoute) {
   backend.key = "K";
   const std::vector<std::vector<std::pair<std::string, std::string>>> good = {

@@ -125,6 +125,8 @@ class NetSurface : public testing::Test {
     surface_ = std::make_unique<HttpSurface>(backend_, clock_, make_net_lanes(io_), options_);
     server_ = std::make_unique<net::HttpServer>(io_, server_options_, surface_->handler(),
                                                 protocol_error_reply);
+    server_->set_head_check(
+        [this](const net::HttpRequest& head) { return surface_->check_head(head); });
     const Status status = server_->start();
     ASSERT_TRUE(status.ok()) << status.error().message;
   }

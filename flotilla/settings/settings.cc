@@ -10,11 +10,13 @@
 #include <map>
 #include <optional>
 
+#include "flotilla/base/file.h"
 #include "flotilla/base/text.h"
 
 namespace flotilla::settings {
 namespace {
 
+constexpr std::size_t kMaxConfigBytes = 1u << 20;
 constexpr std::string_view kPrefix = "FLOTILLA_";
 constexpr std::string_view kConfigVariable = "FLOTILLA_CONFIG";
 // Read by other parts of the programs, not settings of any one command.
@@ -161,8 +163,9 @@ struct Settings::Impl {
   }
 
   Status load_file(const std::string& path) {
+    FLOTILLA_TRY(const std::string text, read_file(path, kMaxConfigBytes));
     try {
-      const toml::table table = toml::parse_file(path);
+      const toml::table table = toml::parse(text, path);
       return load_table(table, "", path);
     } catch (const toml::parse_error& e) {
       return Error{ErrorCode::kInvalidArgument, path + ", line " +

@@ -76,6 +76,15 @@ TEST_F(SettingsTest, WrongTypesNameFileLineAndKey) {
 TEST_F(SettingsTest, BrokenTomlNamesTheLine) {
   EXPECT_NE(load({}, "a = \n b").error().message.find("line"), std::string::npos);
 }
+TEST_F(SettingsTest, AConfigFileThatCannotBeReadIsAnError) {
+  const Status folder = load({"--config=" + ::testing::TempDir()});
+  ASSERT_FALSE(folder.ok());
+  EXPECT_NE(folder.error().message.find("directory"), std::string::npos) << folder.error().message;
+}
+TEST_F(SettingsTest, AMissingConfigFileIsNamed) {
+  EXPECT_NE(load({"--config=/nonexistent.toml"}).error().message.find("/nonexistent.toml"),
+            std::string::npos);
+}
 TEST_F(SettingsTest, BooleanFlagsStandAlone) {
   ASSERT_TRUE(load({"--insecure", "--cors-origins=x", "--cors-origins=y"}).ok());
   EXPECT_TRUE(config_.insecure);

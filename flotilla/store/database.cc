@@ -88,10 +88,10 @@ Value read_column(const soci::row& row, std::size_t i) {
 }
 
 // SQLite would create the file with the process's umask.
-Status create_private_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+Status open_private_file(const std::string& path, bool create) {
+  const int fd = ::open(path.c_str(), O_RDWR | (create ? O_CREAT : 0) | O_CLOEXEC, 0600);
   if (fd < 0) {
-    return Error{ErrorCode::kUnavailable,
+    return Error{errno == ENOENT && !create ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
                  "cannot open database " + path + ": " + std::strerror(errno)};
   }
   ::close(fd);
@@ -142,7 +142,7 @@ Result<Database> Database::open(const std::string& path, const DatabaseOptions& 
   if (path.empty() || path.find('"') != std::string::npos) {
     return Error{ErrorCode::kInvalidArgument, "'" + path + "' is not a path for a database file"};
   }
-  if (path != ":memory:") FLOTILLA_TRY_STATUS(create_private_file(path));
+  if (path != ":memory:") FLOTILLA_TRY_STATUS(open_private_file(path, options.create));
   auto impl = std::make_unique<Impl>();
   try {
     impl->session.open(soci::sqlite3, "db=\"" + path + "\"");

@@ -33,6 +33,7 @@ class Row {
 
 struct DatabaseOptions {
   std::int64_t busy_timeout_ms = 5'000;  // how long to wait for another process's lock
+  bool create = true;                    // a missing file; else it is kNotFound
 };
 
 // Used by one thread at a time. Errors: kUnavailable (cannot open, locked for too long),

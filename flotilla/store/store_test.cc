@@ -89,6 +89,16 @@ TEST(Database, FaultsHaveTheirCodes) {
   EXPECT_EQ(Database::open("postgresql://h/d").error().code, ErrorCode::kUnsupported);
 }
 
+TEST(Database, AMissingFileIsMadeOnlyWhenAsked) {
+  const std::string path = ::testing::TempDir() + "store_test_missing.db";
+  std::remove(path.c_str());
+  EXPECT_EQ(Database::open(path, {.create = false}).error().code, ErrorCode::kNotFound);
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+  EXPECT_TRUE(Database::open(path).ok());
+  EXPECT_TRUE(Database::open(path, {.create = false}).ok());
+  std::remove(path.c_str());
+}
+
 TEST(Database, AFailedTransactionLeavesNothing) {
   Database database = open_memory();
   const Status status = database.transaction([&]() -> Status {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
+#include "flotilla/base/file.h"
 #include "flotilla/base/text.h"
 #include "flotilla/json/json.h"
 #include "flotilla/tokenizer/component.h"
@@ -20,28 +18,6 @@ Status check_model_type(const boost::json::value& model) {
   // Old files have no type; BPE is the one with merges.
   if (type ? *type == "BPE" : json::find(model, "unk_id") == nullptr) return ok_status();
   return unsupported_component("model", type.value_or("Unigram"));
-}
-
-Result<std::string> read_file(const std::string& path) {
-  struct Closer {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  const std::unique_ptr<std::FILE, Closer> file(std::fopen(path.c_str(), "rb"));
-  if (!file) {
-    return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
-                 "cannot open '" + path + "': " + std::strerror(errno)};
-  }
-  std::string text;
-  constexpr std::size_t kChunk = 1u << 20;
-  while (text.size() <= kMaxTokenizerFileBytes) {
-    const std::size_t before = text.size();
-    text.resize(before + kChunk);
-    const std::size_t n = std::fread(text.data() + before, 1, kChunk, file.get());
-    text.resize(before + n);
-    if (n < kChunk) break;
-  }
-  if (std::ferror(file.get())) return Error{ErrorCode::kDataLoss, "cannot read '" + path + "'"};
-  return text;
 }
 
 // The bytes of each trusted span, as NormalizedText::trust.
@@ -153,7 +129,7 @@ Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) 
 Tokenizer::~Tokenizer() = default;
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string& path) {
-  FLOTILLA_TRY(const std::string text, read_file(path));
+  FLOTILLA_TRY(const std::string text, read_file(path, kMaxTokenizerFileBytes));
   auto parsed = parse(text);
   if (!parsed.ok()) {
     Error error = std::move(parsed).error();
