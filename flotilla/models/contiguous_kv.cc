@@ -19,15 +19,16 @@ ContiguousKv::ContiguousKv(const state::StateLayout& layout, std::int64_t max_le
                             layer.geometry = kv.geometry;
                             layer.window = kv.window;
                           },
-                          [](const state::NoState&) {}},
+                          [](const state::FixedState&) {}, [](const state::NoState&) {}},
                state);
-    const std::size_t page = tensor::kv_page_floats(layer.geometry);
+    const bool fixed = std::holds_alternative<state::FixedState>(state);
+    const std::size_t page = state::page_bytes(state) / sizeof(float);
     if (page > 0) {
-      const std::size_t floats = page * static_cast<std::size_t>(num_blocks);
+      const std::size_t floats = page * static_cast<std::size_t>(fixed ? 1 : num_blocks);
       layer.storage = Tensor(tensor::make_host_buffer(floats * sizeof(float)), 0,
                              Shape{static_cast<std::int64_t>(floats)}, tensor::DType::kF32);
-      std::fill_n(layer.storage.data<float>(), floats, fill);
-      for (std::int64_t i = 0; i < num_blocks; ++i) {
+      std::fill_n(layer.storage.data<float>(), floats, fixed ? 0.0f : fill);
+      for (std::int64_t i = 0; i < (fixed ? 1 : num_blocks); ++i) {
         layer.pages.push_back(layer.storage.data<float>() + static_cast<std::size_t>(i) * page);
       }
     }

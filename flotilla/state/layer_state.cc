@@ -11,8 +11,8 @@ std::int64_t blocks_of(std::int64_t positions) {
   return (positions + tensor::kKvBlock - 1) / tensor::kKvBlock;
 }
 
-// Pages of one layer. A window that moves on over n positions touches at most one block more than
-// n positions fill.
+// Pages of one layer. A window is kept from the start of the block that the next position is in, so
+// that the state at that start can be saved.
 std::size_t layer_bytes(const LayerState& layer, std::int64_t length, std::int64_t chunk) {
   if (length <= 0) return 0;
   return std::visit(Overloaded{
@@ -21,16 +21,42 @@ std::size_t layer_bytes(const LayerState& layer, std::int64_t length, std::int64
                                  kv_page_bytes(kv.geometry);
                         },
                         [&](const WindowKv& kv) {
-                          const std::int64_t most = blocks_of(kv.window - 1 + chunk) + 1;
+                          const std::int64_t most =
+                              blocks_of(kv.window - 1) + blocks_of(chunk + tensor::kKvBlock - 1);
                           return static_cast<std::size_t>(std::min(blocks_of(length), most)) *
                                  kv_page_bytes(kv.geometry);
                         },
+                        [&](const FixedState&) { return page_bytes(layer); },
                         [](const NoState&) { return std::size_t{0}; },
                     },
                     layer);
 }
 
 }  // namespace
+
+std::size_t page_bytes(const LayerState& layer) {
+  return std::visit(Overloaded{
+                        [](const PagedKv& kv) { return kv_page_bytes(kv.geometry); },
+                        [](const WindowKv& kv) { return kv_page_bytes(kv.geometry); },
+                        [](const FixedState& f) {
+                          return static_cast<std::size_t>(f.num_floats) * sizeof(float);
+                        },
+                        [](const NoState&) { return std::size_t{0}; },
+                    },
+                    layer);
+}
+
+bool StateLayout::has_fixed() const {
+  return std::any_of(layers.begin(), layers.end(), [](const LayerState& layer) {
+    return std::holds_alternative<FixedState>(layer);
+  });
+}
+
+bool StateLayout::keeps_everything() const {
+  return std::none_of(layers.begin(), layers.end(), [](const LayerState& layer) {
+    return std::holds_alternative<FixedState>(layer) || std::holds_alternative<WindowKv>(layer);
+  });
+}
 
 std::size_t StateLayout::bytes(std::int64_t length) const { return peak_bytes(length, 0); }
 

@@ -20,14 +20,27 @@ struct WindowKv {
   tensor::KvGeometry geometry;
   int window = 0;
 };
+// A recurrent or convolution state: float32 values that each step replaces. It exists only as of
+// the last position, so it can be saved there and nowhere else. The model gets it as the one page
+// of its view; before position 0 it is zero.
+struct FixedState {
+  std::int64_t num_floats = 0;
+};
 // A layer that keeps nothing of its own (it reads another layer's state).
 struct NoState {};
 
-using LayerState = std::variant<PagedKv, WindowKv, NoState>;
+using LayerState = std::variant<PagedKv, WindowKv, FixedState, NoState>;
+
+// Bytes of a page of the layer; 0 when it keeps nothing.
+std::size_t page_bytes(const LayerState& layer);
 
 // The whole model, layer 0 first.
 struct StateLayout {
   std::vector<LayerState> layers;
+
+  bool has_fixed() const;
+  // Every layer keeps every position, so that the state of any earlier block is at hand.
+  bool keeps_everything() const;
 
   // Bytes that a sequence of `length` tokens occupies, in whole pages. Monotonic in length.
   std::size_t bytes(std::int64_t length) const;

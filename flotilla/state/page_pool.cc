@@ -13,6 +13,8 @@ struct PageRef::Page {
   float* data = nullptr;
   std::size_t bytes = 0;
   std::uint32_t refs = 0;
+  std::uint32_t cache_refs = 0;  // part of refs
+  bool idle() const { return refs > 0 && refs == cache_refs; }
 };
 
 namespace {
@@ -28,17 +30,40 @@ void wipe(void* data, std::size_t bytes) {
 }  // namespace
 
 float* PageRef::data() const { return page_->data; }
-bool PageRef::exclusive() const { return page_->refs == 1; }
+std::size_t PageRef::bytes() const { return page_->bytes; }
+bool PageRef::idle() const { return page_->idle(); }
+std::uint32_t PageRef::num_refs() const { return page_->refs; }
 
 PageRef PageRef::share() const {
-  ++page_->refs;
-  return PageRef(pool_, page_);
+  pool_->add_ref(page_, false);
+  return PageRef(pool_, page_, false);
+}
+
+PageRef PageRef::share_with_cache() const {
+  pool_->add_ref(page_, true);
+  return PageRef(pool_, page_, true);
 }
 
 void PageRef::reset() {
-  if (page_ != nullptr && --page_->refs == 0) pool_->release(page_);
+  if (page_ != nullptr) pool_->drop_ref(page_, cached_);
   page_ = nullptr;
   pool_ = nullptr;
+  cached_ = false;
+}
+
+void PagePool::add_ref(PageRef::Page* page, bool cached) {
+  if (page->idle() && !cached) idle_bytes_ -= page->bytes;
+  ++page->refs;
+  if (cached) ++page->cache_refs;
+}
+
+void PagePool::drop_ref(PageRef::Page* page, bool cached) {
+  const bool was_idle = page->idle();
+  --page->refs;
+  if (cached) --page->cache_refs;
+  if (was_idle && !page->idle()) idle_bytes_ -= page->bytes;
+  if (!was_idle && page->idle()) idle_bytes_ += page->bytes;
+  if (page->refs == 0) release(page);
 }
 
 PagePool::~PagePool() {
@@ -62,13 +87,12 @@ void PagePool::free_page(Class& from) {
   delete page;
 }
 
-Result<PageRef> PagePool::acquire(const tensor::KvGeometry& geometry) {
-  const std::size_t bytes = kv_page_bytes(geometry);
+Result<PageRef> PagePool::acquire(std::size_t bytes) {
   const auto exhausted = [&] {
-    return Error{ErrorCode::kResourceExhausted,
-                 "no room for a key-value page of " + std::to_string(bytes) +
-                     " bytes: " + std::to_string(used_bytes()) + " of " + std::to_string(budget_) +
-                     " bytes are in use"};
+    return Error{ErrorCode::kResourceExhausted, "no room for a page of " + std::to_string(bytes) +
+                                                    " bytes: " + std::to_string(used_bytes()) +
+                                                    " of " + std::to_string(budget_) +
+                                                    " bytes are in use"};
   };
   if (bytes > budget_ || used_bytes() > budget_ - bytes) return exhausted();
   Class& wanted = class_of(bytes);
@@ -92,7 +116,7 @@ Result<PageRef> PagePool::acquire(const tensor::KvGeometry& geometry) {
   page->refs = 1;
   ++pages_in_use_;
   used_.fetch_add(bytes, std::memory_order_relaxed);
-  return PageRef(this, page);
+  return PageRef(this, page, false);
 }
 
 void PagePool::release(PageRef::Page* page) {
@@ -124,9 +148,9 @@ void PagePool::check_integrity(std::size_t expected_pages) const {
   FLOTILLA_CHECK(pages == pages_in_use_, "pages in use do not add up");
   FLOTILLA_CHECK(bytes == resident_ && bytes <= budget_, "page memory does not add up");
   FLOTILLA_CHECK(used == used_bytes(), "bytes in use do not add up");
+  FLOTILLA_CHECK(idle_bytes_ <= used, "more idle bytes than bytes in use");
   FLOTILLA_CHECK(pages == expected_pages, "pages leaked: " + std::to_string(pages) + " in use, " +
-                                              std::to_string(expected_pages) +
-                                              " owned by sequences");
+                                              std::to_string(expected_pages) + " have a holder");
 }
 
 }  // namespace flotilla::state

@@ -112,7 +112,7 @@ TEST(PagePool, BooksAddUpUnderRandomUse) {
 TEST(PagePoolDeathTest, ALeakIsFound) {
   PagePool pool(kv_page_bytes(kSmall));
   auto page = pool.acquire(kSmall);
-  EXPECT_DEATH(pool.check_integrity(0), "pages leaked: 1 in use, 0 owned");
+  EXPECT_DEATH(pool.check_integrity(0), "pages leaked: 1 in use, 0 have a holder");
 }
 
 }  // namespace

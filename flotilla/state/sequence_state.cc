@@ -36,38 +36,55 @@ void copy_positions(const tensor::KvGeometry& geometry, const float* from, float
 
 std::size_t StateSnapshot::num_pages() const {
   std::size_t count = 0;
-  for (const Layer& layer : layers_) count += layer.pages.size();
+  for (const Layer& layer : layers) count += layer.pages.size();
   return count;
+}
+
+std::size_t StateSnapshot::bytes() const {
+  std::size_t total = 0;
+  for (const Layer& layer : layers) {
+    for (const PageRef& page : layer.pages) total += page.bytes();
+  }
+  return total;
 }
 
 SequenceState::SequenceState(const StateLayout& layout, PagePool& pool) : pool_(&pool) {
   for (const LayerState& declared : layout.layers) {
-    layers_.push_back(std::visit(
+    Layer layer = std::visit(
         Overloaded{
-            [](const PagedKv& kv) { return Layer{.geometry = kv.geometry, .keeps = true}; },
+            [](const PagedKv& kv) { return Layer{.kind = Kind::kPaged, .geometry = kv.geometry}; },
             [](const WindowKv& kv) {
               FLOTILLA_CHECK(kv.window > 0, "a window layer without a window");
-              return Layer{.geometry = kv.geometry, .window = kv.window, .keeps = true};
+              return Layer{.kind = Kind::kWindow, .geometry = kv.geometry, .window = kv.window};
             },
-            [](const NoState&) { return Layer{.geometry = {}}; },
+            [](const FixedState& fixed) {
+              FLOTILLA_CHECK(fixed.num_floats > 0, "a fixed state without values");
+              return Layer{.kind = Kind::kFixed};
+            },
+            [](const NoState&) { return Layer{}; },
         },
-        declared));
+        declared);
+    layer.page_bytes = page_bytes(declared);
+    layers_.push_back(std::move(layer));
   }
   refresh_views();
 }
 
-int SequenceState::first_visible_block(const Layer& layer, std::int64_t position) {
-  if (layer.window == 0) return 0;
-  return block_of(std::max<std::int64_t>(0, position - layer.window + 1));
+int SequenceState::Layer::first_visible_block(std::int64_t position) const {
+  if (kind != Kind::kWindow) return 0;
+  return block_of(std::max<std::int64_t>(0, position - window + 1));
+}
+
+int SequenceState::Layer::missing(std::int64_t end) const {
+  if (kind == Kind::kNone) return 0;
+  const int wanted = kind == Kind::kFixed ? std::min(1, blocks_of(end)) : blocks_of(end);
+  return std::max(0, wanted - end_block());
 }
 
 std::size_t SequenceState::bytes_to_reserve(std::int64_t end) const {
   std::size_t bytes = 0;
   for (const Layer& layer : layers_) {
-    if (!layer.keeps) continue;
-    const int have = layer.first_block + static_cast<int>(layer.pages.size());
-    const int missing = std::max(0, blocks_of(end) - have);
-    bytes += static_cast<std::size_t>(missing) * kv_page_bytes(layer.geometry);
+    bytes += static_cast<std::size_t>(layer.missing(end)) * layer.page_bytes;
   }
   return bytes;
 }
@@ -77,37 +94,36 @@ Status SequenceState::reserve(std::int64_t end) {
   std::vector<std::size_t> before;
   before.reserve(layers_.size());
   for (const Layer& layer : layers_) before.push_back(layer.pages.size());
+  bool changed = false;
   for (Layer& layer : layers_) {
-    if (!layer.keeps) continue;
-    while (layer.first_block + static_cast<int>(layer.pages.size()) < blocks_of(end)) {
-      Result<PageRef> page = pool_->acquire(layer.geometry);
+    for (int n = layer.missing(end); n > 0; --n) {
+      Result<PageRef> page = pool_->acquire(layer.page_bytes);
       if (!page.ok()) {
         for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].pages.resize(before[i]);
         return std::move(page).error();
       }
       layer.pages.push_back(std::move(page).value());
+      changed = true;
     }
   }
-  refresh_views();
+  if (changed) refresh_views();
   return ok_status();
 }
 
-void SequenceState::append(std::int64_t count) {
+void SequenceState::advance(std::int64_t count) {
   num_positions_ += count;
   for (const Layer& layer : layers_) {
-    const int have = layer.first_block + static_cast<int>(layer.pages.size());
-    FLOTILLA_CHECK(!layer.keeps || have >= blocks_of(num_positions_),
-                   "positions appended without room");
+    FLOTILLA_CHECK(layer.missing(num_positions_) == 0, "positions appended without room");
   }
-  trim();
 }
 
 // The next query is at num_positions_.
 void SequenceState::trim() {
   bool changed = false;
+  const std::int64_t block_start = num_positions_ / kKvBlock * kKvBlock;
   for (Layer& layer : layers_) {
-    if (layer.window == 0) continue;
-    const int first = first_visible_block(layer, num_positions_);
+    if (layer.kind != Kind::kWindow) continue;
+    const int first = layer.first_visible_block(block_start);
     const auto drop = static_cast<std::ptrdiff_t>(std::min<std::size_t>(
         static_cast<std::size_t>(std::max(0, first - layer.first_block)), layer.pages.size()));
     if (drop == 0) continue;
@@ -118,57 +134,88 @@ void SequenceState::trim() {
   if (changed) refresh_views();
 }
 
-Result<PageRef> SequenceState::copy_block(const Layer& layer, const PageRef& from,
-                                          std::int64_t positions) const {
-  FLOTILLA_TRY(PageRef copy, pool_->acquire(layer.geometry));
-  copy_positions(layer.geometry, from.data(), copy.data(), positions);
+Result<PageRef> SequenceState::copy_page(const Layer& layer, const PageRef& from,
+                                         std::int64_t positions) const {
+  FLOTILLA_TRY(PageRef copy, pool_->acquire(layer.page_bytes));
+  if (layer.kind == Kind::kFixed) {
+    std::memcpy(copy.data(), from.data(), layer.page_bytes);
+  } else {
+    copy_positions(layer.geometry, from.data(), copy.data(), positions);
+  }
   return copy;
 }
 
 Result<StateSnapshot> SequenceState::snapshot(std::int64_t position) const {
+  return save(position, Part::kAll);
+}
+
+Result<StateSnapshot> SequenceState::checkpoint(std::int64_t position) const {
+  return save(position, Part::kCheckpoint);
+}
+
+Result<StateSnapshot> SequenceState::save(std::int64_t position, Part part) const {
   FLOTILLA_CHECK(position >= 0 && position <= num_positions_, "snapshot beyond the sequence");
   StateSnapshot out;
-  out.position_ = position;
-  out.layers_.resize(layers_.size());
+  out.position = position;
+  out.layers.resize(layers_.size());
+  if (position == 0) return out;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    if (!layer.keeps) continue;
-    StateSnapshot::Layer& saved = out.layers_[i];
-    saved.first_block = first_visible_block(layer, position);
-    if (saved.first_block < layer.first_block && position > 0) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "a window has moved past position " + std::to_string(position)};
-    }
-    const int end = blocks_of(position);
-    for (int block = saved.first_block; block < end; ++block) {
-      const PageRef& page = layer.pages[static_cast<std::size_t>(block - layer.first_block)];
-      const std::int64_t filled = position - std::int64_t{block} * kKvBlock;
-      if (filled >= kKvBlock) {
-        saved.pages.push_back(page.share());
-      } else {
-        FLOTILLA_TRY(PageRef copy, copy_block(layer, page, filled));
-        saved.pages.push_back(std::move(copy));
-      }
-    }
+    FLOTILLA_TRY_STATUS(save_layer(layers_[i], position, part, out.layers[i]));
   }
   return out;
 }
 
+Status SequenceState::save_layer(const Layer& layer, std::int64_t position, Part part,
+                                 StateSnapshot::Layer& saved) const {
+  if (layer.kind == Kind::kNone) return ok_status();
+  const auto keep = [&](PageRef page) {
+    saved.pages.push_back(part == Part::kCheckpoint ? page.share_with_cache() : std::move(page));
+  };
+  if (layer.kind == Kind::kFixed) {
+    if (position != num_positions_) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "a fixed state has gone past position " + std::to_string(position)};
+    }
+    FLOTILLA_TRY(PageRef copy, copy_page(layer, layer.pages.front(), 0));
+    keep(std::move(copy));
+    return ok_status();
+  }
+  saved.first_block = layer.first_visible_block(position);
+  if (saved.first_block < layer.first_block) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "a window has moved past position " + std::to_string(position)};
+  }
+  if (part == Part::kCheckpoint && layer.kind == Kind::kPaged) {
+    saved.first_block = block_of(position);
+  }
+  for (int block = saved.first_block; block < blocks_of(position); ++block) {
+    const PageRef& page = layer.pages[static_cast<std::size_t>(block - layer.first_block)];
+    const std::int64_t filled = position - std::int64_t{block} * kKvBlock;
+    if (filled >= kKvBlock) {
+      keep(page.share());
+    } else {
+      FLOTILLA_TRY(PageRef copy, copy_page(layer, page, filled));
+      keep(std::move(copy));
+    }
+  }
+  return ok_status();
+}
+
 Status SequenceState::restore(const StateSnapshot& snapshot) {
-  FLOTILLA_CHECK(snapshot.layers_.size() == layers_.size(), "snapshot of another layout");
+  FLOTILLA_CHECK(snapshot.layers.size() == layers_.size(), "snapshot of another layout");
   release();
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];
-    const StateSnapshot::Layer& saved = snapshot.layers_[i];
+    const StateSnapshot::Layer& saved = snapshot.layers[i];
     layer.first_block = saved.first_block;
     for (std::size_t p = 0; p < saved.pages.size(); ++p) {
       const std::int64_t begin = (std::int64_t{saved.first_block} + static_cast<int>(p)) * kKvBlock;
-      const std::int64_t filled = snapshot.position_ - begin;
-      if (filled >= kKvBlock) {
+      const std::int64_t filled = snapshot.position - begin;
+      if (filled >= kKvBlock && layer.kind != Kind::kFixed) {
         layer.pages.push_back(saved.pages[p].share());
         continue;
       }
-      Result<PageRef> copy = copy_block(layer, saved.pages[p], filled);
+      Result<PageRef> copy = copy_page(layer, saved.pages[p], filled);
       if (!copy.ok()) {
         release();
         return std::move(copy).error();
@@ -176,9 +223,26 @@ Status SequenceState::restore(const StateSnapshot& snapshot) {
       layer.pages.push_back(std::move(copy).value());
     }
   }
-  num_positions_ = snapshot.position_;
+  num_positions_ = snapshot.position;
   refresh_views();
   return ok_status();
+}
+
+const PageRef* SequenceState::page(std::size_t layer, int block) const {
+  const Layer& from = layers_[layer];
+  if (block < from.first_block || block >= from.end_block()) return nullptr;
+  return &from.pages[static_cast<std::size_t>(block - from.first_block)];
+}
+
+bool SequenceState::tail_is_exclusive() const {
+  for (const Layer& layer : layers_) {
+    const int first = layer.kind == Kind::kFixed ? 0 : block_of(num_positions_);
+    for (int block = first; block < layer.end_block(); ++block) {
+      if (!layer.pages[static_cast<std::size_t>(block - layer.first_block)].exclusive())
+        return false;
+    }
+  }
+  return true;
 }
 
 void SequenceState::release() {
@@ -198,7 +262,7 @@ std::size_t SequenceState::num_pages() const {
 
 std::size_t SequenceState::bytes() const {
   std::size_t total = 0;
-  for (const Layer& layer : layers_) total += layer.pages.size() * kv_page_bytes(layer.geometry);
+  for (const Layer& layer : layers_) total += layer.pages.size() * layer.page_bytes;
   return total;
 }
 

@@ -92,8 +92,10 @@ TEST(SequenceState, AWindowKeepsEveryBlockThatAQueryCanSee) {
         ASSERT_LT(p / kKvBlock, view.first_block + view.num_blocks);
         ASSERT_EQ(key_at(state, 1, p), static_cast<float>(p * 100));
       }
-      // and nothing that no query can see
-      ASSERT_EQ(view.first_block, first_seen / kKvBlock);
+      // and nothing but what a query at the start of this block could see
+      const std::int64_t start = n / kKvBlock * kKvBlock;
+      ASSERT_EQ(view.first_block, std::max<std::int64_t>(0, start - window + 1) / kKvBlock);
+      ASSERT_TRUE(state.checkpoint(start).ok()) << "window " << window << " length " << n;
       ASSERT_LE(state.bytes(), layout.bytes(n)) << "window " << window << " length " << n;
     }
     EXPECT_EQ(key_at(state, 0, 5), 500.0f);  // full attention keeps everything
@@ -203,6 +205,66 @@ TEST(StateSnapshot, ARestoreWithoutRoomLeavesTheStateEmpty) {
   SequenceState other(layout, pool);
   EXPECT_FALSE(other.restore(*snapshot).ok());
   EXPECT_EQ(other.num_positions(), 0);
+  pool.check_integrity(2);
+}
+
+// A layout of three kinds; layer 1 is fixed and holds 3 values.
+StateLayout hybrid_layout() { return {.layers = {PagedKv{kFull}, FixedState{3}, NoState{}}}; }
+
+void step_fixed(SequenceState& state, float value) {
+  ASSERT_TRUE(state.reserve(state.num_positions() + 1).ok());
+  state.views()[1].pages[0][2] = value;
+  state.append(1);
+}
+
+TEST(FixedState, IsOnePageWhateverTheLength) {
+  const StateLayout layout = hybrid_layout();
+  PagePool pool(1 << 20);
+  SequenceState state(layout, pool);
+  ASSERT_TRUE(state.reserve(10).ok());
+  EXPECT_EQ(state.views()[1].num_blocks, 1);
+  EXPECT_EQ(state.views()[1].pages[0][0], 0.0f);
+  EXPECT_EQ(state.bytes(), kv_page_bytes(kFull) + 12);
+  EXPECT_EQ(state.bytes_to_reserve(64), kv_page_bytes(kFull));
+  EXPECT_EQ(layout.bytes(33) - layout.bytes(32), kv_page_bytes(kFull));
+  EXPECT_TRUE(layout.has_fixed());
+  EXPECT_FALSE(layout_with_window(4).has_fixed());
+}
+
+TEST(FixedState, IsSavedAndRestoredAtItsOwnPositionOnly) {
+  const StateLayout layout = hybrid_layout();
+  PagePool pool(1 << 20);
+  SequenceState state(layout, pool);
+  for (int i = 0; i < 40; ++i) step_fixed(state, static_cast<float>(i));
+  EXPECT_EQ(state.snapshot(39).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(state.snapshot(32).error().code, ErrorCode::kInvalidArgument);
+  auto saved = state.snapshot(40);
+  ASSERT_TRUE(saved.ok());
+  step_fixed(state, 99);
+  SequenceState first(layout, pool);
+  SequenceState second(layout, pool);
+  ASSERT_TRUE(first.restore(*saved).ok());
+  ASSERT_TRUE(second.restore(*saved).ok());
+  step_fixed(first, 7);
+  EXPECT_EQ(first.views()[1].pages[0][2], 7.0f);
+  EXPECT_EQ(second.views()[1].pages[0][2], 39.0f);  // neither sees the other, nor the origin
+  EXPECT_TRUE(second.tail_is_exclusive());
+}
+
+TEST(StateSnapshot, ACheckpointHoldsNoWholeBlocksOfFullAttention) {
+  const StateLayout layout = layout_with_window(40);
+  PagePool pool(1 << 20);
+  SequenceState state(layout, pool);
+  grow(state, 128);
+  const auto checkpoint = state.checkpoint(128);
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(checkpoint->layers[0].pages.size(), 0u);
+  EXPECT_EQ(checkpoint->layers[1].first_block, 2);
+  EXPECT_EQ(checkpoint->layers[1].pages.size(), 2u);
+  EXPECT_EQ(pool.idle_bytes(), 0u);
+  const std::size_t window_bytes = checkpoint->bytes();
+  state.release();
+  EXPECT_EQ(pool.idle_bytes(), window_bytes);  // only a cache's references are left
   pool.check_integrity(2);
 }
 
