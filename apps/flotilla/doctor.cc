@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "apps/flotilla/commands.h"
 #include "apps/flotilla/console.h"
@@ -10,6 +11,7 @@
 #include "apps/flotilla/model_argument.h"
 #include "flotilla/backend/backend.h"
 #include "flotilla/backend/cpu/read_bandwidth.h"
+#include "flotilla/backend/cpu/thread_pool.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/checkpoint/model_folder.h"
 #include "flotilla/provider/hardware.h"
@@ -40,19 +42,46 @@ const char* name_of(backend::CpuTarget target) {
   return "best";
 }
 
-// Every instruction set that runs here must give one numerics id. Returns the number of problems.
+// Every instruction set that runs here, with any number of threads, must give one numerics id; with
+// --op-stress, each is also repeated and its rows are computed alone and among others. Returns the
+// number of problems.
 int check_kernels(const Options& options, const std::string& id) {
   int problems = 0;
   using backend::CpuTarget;
+  std::set<int> thread_counts = {1, 2, 3};
+  thread_counts.insert(backend::usable_cores());
+  if (options.threads > 0) thread_counts.insert(options.threads);
   for (const CpuTarget target : {CpuTarget::kScalar, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
-    auto other = backend::make_cpu_backend({.num_threads = options.threads, .target = target});
-    if (!other.ok()) {
-      std::printf("  %-12s not here (%s)\n", name_of(target), other.error().message.c_str());
-      continue;
+    std::string tried;
+    std::int64_t outputs = 0;
+    std::set<std::string> complaints;
+    for (const int threads : thread_counts) {
+      auto other = backend::make_cpu_backend({.num_threads = threads, .target = target});
+      if (!other.ok()) {
+        std::printf("  %-12s not here (%s)\n", name_of(target), other.error().message.c_str());
+        break;
+      }
+      tried += (tried.empty() ? "" : ", ") + std::to_string(threads);
+      const std::string with = " with " + std::to_string(threads) + " thread(s)";
+      if (backend::numerics_id(**other) != id) complaints.insert("DIFFERENT BITS" + with);
+      if (options.op_stress == 0) continue;
+      const auto stress = backend::op_stress(**other, options.op_stress);
+      outputs += stress.outputs;
+      for (const auto& op : stress.drifting) complaints.insert("DRIFTS: " + op + with);
+      for (const auto& op : stress.row_dependent) {
+        complaints.insert("DEPENDS ON OTHER ROWS: " + op + with);
+      }
     }
-    const bool same = backend::numerics_id(**other) == id;
-    std::printf("  %-12s %s\n", name_of(target), same ? "same bits" : "DIFFERENT BITS");
-    problems += same ? 0 : 1;
+    if (tried.empty()) continue;
+    std::printf("  %-12s %s with %s threads", name_of(target),
+                complaints.empty() ? "same bits" : "PROBLEMS", tried.c_str());
+    if (outputs > 0) {
+      std::printf("; %d rounds each, %lld numbers compared", options.op_stress,
+                  static_cast<long long>(outputs));
+    }
+    std::printf("\n");
+    for (const std::string& complaint : complaints) std::printf("    %s\n", complaint.c_str());
+    problems += static_cast<int>(complaints.size());
   }
   return problems;
 }
@@ -101,13 +130,6 @@ int doctor(const Options& options) {
   std::printf("kernels       %s\nnumerics id   %s\n", (*backend)->capabilities().device.c_str(),
               id.c_str());
   problems += check_kernels(options, id);
-  if (options.op_stress > 0) {
-    const auto stress = backend::op_stress(**backend, options.op_stress);
-    std::printf("op stress     %d rounds, %lld numbers compared, %zu operation(s) drift\n",
-                stress.rounds, static_cast<long long>(stress.outputs), stress.drifting.size());
-    for (const std::string& op : stress.drifting) std::printf("  DRIFTS: %s\n", op.c_str());
-    problems += static_cast<int>(stress.drifting.size());
-  }
 
   auto models = checkpoint::scan_models(options.models_dir);
   if (!models.ok()) {
@@ -133,7 +155,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Check this machine: hardware, memory, kernels, models, link to the coordinator");
   command
-      ->add_option("--op-stress", o->op_stress, "Repeat every kernel this often and compare bits")
+      ->add_option("--op-stress", o->op_stress,
+                   "Repeat every kernel this often, on every target, and compare bits")
       ->check(CLI::Range(1, 1000000));
   command->add_option("--threads", o->threads, "0: one per core")
       ->envname("FLOTILLA_THREADS")

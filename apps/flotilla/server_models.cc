@@ -1,7 +1,9 @@
 #include "apps/flotilla/server_models.h"
 
+#include "apps/flotilla/kernel_check.h"
 #include "apps/flotilla/load_model.h"
 #include "apps/flotilla/model_argument.h"
+#include "apps/flotilla/node_state.h"
 #include "flotilla/checkpoint/model_folder.h"
 #include "flotilla/engine/scripted_engine.h"
 #include "flotilla/log/log.h"
@@ -64,6 +66,8 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options) 
     return ok_status();
   }
   FLOTILLA_TRY(const auto sources, find_sources(options));
+  FLOTILLA_TRY_STATUS(
+      check_kernels_at_start(static_cast<int>(options.threads), default_state_dir()));
   for (const provider::ModelSource& source : sources)
     FLOTILLA_TRY_STATUS(manager.add_source(source));
   if (options.lazy) return ok_status();

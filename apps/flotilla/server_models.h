@@ -24,8 +24,9 @@ void declare(settings::Settings& settings, ServerModels& options);
 // `options` must outlive the manager.
 provider::ModelManager::Loader make_loader(const ServerModels& options);
 
-// Adds them all and, unless lazy, loads them. A model that does not load is an error when it was
-// asked for by name or is the only one; else it is left out with a line in the log.
+// Checks the kernels of this machine, adds all models and, unless lazy, loads them. A model that
+// does not load is an error when it was asked for by name or is the only one; else it is left out
+// with a line in the log.
 Status add_models(provider::ModelManager& manager, const ServerModels& options);
 
 }  // namespace flotilla::apps

@@ -17,6 +17,10 @@ namespace {
 
 using tensor::DType;
 
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.num_bytes() == b.num_bytes() && std::memcmp(a.bytes(), b.bytes(), a.num_bytes()) == 0;
+}
+
 // Runs every operation on fixed inputs. Prepared once, so that a stress run spends its time in
 // kernels.
 class Suite {
@@ -25,6 +29,8 @@ class Suite {
 
   explicit Suite(Backend& backend);
   void run(const Sink& sink);
+  // The operations whose rows change when other rows are computed beside them.
+  std::vector<std::string> row_dependent();
 
  private:
   struct Weight {
@@ -36,8 +42,19 @@ class Suite {
     sink(name, {t.data<float>(), static_cast<std::size_t>(t.shape().num_elements())});
   }
   void run_linears(const Sink& sink);
+  void run_linear_group(const Sink& sink);
   void run_elementwise(const Sink& sink);
-  void run_attention(const Sink& sink, const KvGeometry& geometry, int num_heads, int window);
+  struct AttentionCase {
+    std::string name;
+    KvGeometry geometry;
+    int num_heads = 0;
+    int window = 0;
+    std::array<int, 2> counts;     // tokens of two sequences, kRows in all
+    std::array<int, 2> positions;  // of their first ones
+  };
+  static std::vector<AttentionCase> attention_cases();
+  void run_attention(const Sink& sink, const AttentionCase& c);
+  bool attention_depends(const AttentionCase& c);
   void run_functions(const Sink& sink);
 
   static constexpr std::int64_t kN = 40, kK = 384, kRows = 9;
@@ -106,22 +123,119 @@ void Suite::run_elementwise(const Sink& sink) {
   emit(sink, "rope", rotated);
 }
 
-void Suite::run_attention(const Sink& sink, const KvGeometry& geometry, int num_heads, int window) {
-  const FixedKv kv(geometry, 0, 4, 55);
+// Every weight of one K at once, as q, k and v or gate and up are.
+void Suite::run_linear_group(const Sink& sink) {
+  std::vector<const Matrix*> matrices;
+  for (const Weight& w : weights_) {
+    if (w.matrix->k() == kK && matrices.size() < 3) matrices.push_back(w.matrix.get());
+  }
+  for (const std::int64_t rows : {std::int64_t{1}, kRows}) {
+    std::vector<Tensor> outs;
+    for (const Matrix* matrix : matrices) {
+      outs.push_back(backend_.allocate({rows, matrix->n()}, DType::kF32));
+    }
+    backend_.linear_group({.weights = matrices, .x = x_.rows(0, rows), .outs = outs});
+    for (const Tensor& out : outs) emit(sink, "linear_group", out);
+  }
+}
+
+std::vector<Suite::AttentionCase> Suite::attention_cases() {
+  const KvGeometry narrow{.num_kv_heads = 2, .head_dim = 40};
+  const KvGeometry wide{.num_kv_heads = 1, .head_dim = 64};
+  const int last = static_cast<int>(kRows) - 1;
+  return {{"attention", narrow, 6, 0, {5, 4}, {60, 120}},
+          {"window attention", wide, 4, 50, {5, 4}, {60, 120}},
+          {"attention of one token", narrow, 6, 0, {1, last}, {127, 32}},
+          {"window attention of one token", wide, 4, 50, {1, last}, {127, 32}}};
+}
+
+void Suite::run_attention(const Sink& sink, const AttentionCase& c) {
+  const FixedKv kv(c.geometry, 0, 4, 55);
   const auto tokens = static_cast<std::int64_t>(kRows);
-  const std::array<KvRow, 2> rows = {
-      KvRow{.first_row = 0, .num_tokens = 5, .first_position = 60, .kv = kv.view()},
-      KvRow{.first_row = 5, .num_tokens = 4, .first_position = 120, .kv = kv.view()}};
-  const Shape kv_shape{tokens, geometry.num_kv_heads, geometry.head_dim};
+  const std::array<KvRow, 2> rows = {KvRow{.first_row = 0,
+                                           .num_tokens = c.counts[0],
+                                           .first_position = c.positions[0],
+                                           .kv = kv.view()},
+                                     KvRow{.first_row = c.counts[0],
+                                           .num_tokens = c.counts[1],
+                                           .first_position = c.positions[1],
+                                           .kv = kv.view()}};
+  const Shape kv_shape{tokens, c.geometry.num_kv_heads, c.geometry.head_dim};
   backend_.kv_append({.k = fixed_activations(kv_shape, 21),
                       .v = fixed_activations(kv_shape, 22),
-                      .geometry = geometry,
+                      .geometry = c.geometry,
                       .rows = rows});
-  const Tensor q = fixed_activations({tokens, num_heads, geometry.head_dim}, 23);
+  for (int block = 0; block < kv.view().num_blocks; ++block) {
+    sink("kv_append", {kv.view().pages[block], tensor::kv_page_floats(c.geometry)});
+  }
+  const Tensor q = fixed_activations({tokens, c.num_heads, c.geometry.head_dim}, 23);
   const Tensor out = backend_.allocate(q.shape(), DType::kF32);
-  backend_.attention(
-      {.q = q, .geometry = geometry, .rows = rows, .window = window, .scale = 0.125f, .out = out});
-  emit(sink, window == 0 ? "attention" : "window attention", out);
+  backend_.attention({.q = q,
+                      .geometry = c.geometry,
+                      .rows = rows,
+                      .window = c.window,
+                      .scale = 0.125f,
+                      .out = out});
+  emit(sink, c.name, out);
+}
+
+// The tokens of one sequence together, and one by one.
+bool Suite::attention_depends(const AttentionCase& c) {
+  const FixedKv kv(c.geometry, 0, 4, 55);
+  const Tensor q = fixed_activations({kRows, c.num_heads, c.geometry.head_dim}, 23);
+  const auto run = [&](std::int64_t first, std::int64_t count) {
+    const KvRow row{.first_row = 0,
+                    .num_tokens = static_cast<int>(count),
+                    .first_position = 90 + static_cast<int>(first),
+                    .kv = kv.view()};
+    const Tensor part = q.rows(first, first + count);
+    const Tensor out = backend_.allocate(part.shape(), DType::kF32);
+    backend_.attention({.q = part,
+                        .geometry = c.geometry,
+                        .rows = std::span(&row, 1),
+                        .window = c.window,
+                        .scale = 0.125f,
+                        .out = out});
+    return out;
+  };
+  const Tensor together = run(0, kRows);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    if (!same_bits(run(r, 1), together.rows(r, r + 1))) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> Suite::row_dependent() {
+  constexpr std::array<std::int64_t, 8> kCounts = {2, 3, 4, 6, 8, 16, 33, 70};
+  std::vector<std::string> found;
+  for (const Weight& w : weights_) {
+    const Tensor x = fixed_activations({kCounts.back(), w.matrix->k()}, 7);
+    const auto run = [&](std::int64_t first, std::int64_t count) {
+      const Tensor out = backend_.allocate({count, kN}, DType::kF32);
+      backend_.linear({.weight = w.matrix.get(), .x = x.rows(first, first + count), .out = out});
+      return out;
+    };
+    const bool depends = std::any_of(kCounts.begin(), kCounts.end(), [&](std::int64_t count) {
+      const Tensor together = run(0, count);
+      return !same_bits(run(0, 1), together.rows(0, 1)) ||
+             !same_bits(run(count - 1, 1), together.rows(count - 1, count));
+    });
+    if (depends) found.push_back("linear " + w.name);
+  }
+  const Tensor together = backend_.allocate({kRows, kK}, DType::kF32);
+  const Tensor alone = backend_.allocate({1, kK}, DType::kF32);
+  backend_.rms_norm({.x = x_, .weight = norm_weight_, .eps = 1e-6f, .out = together});
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    backend_.rms_norm({.x = x_.rows(r, r + 1), .weight = norm_weight_, .eps = 1e-6f, .out = alone});
+    if (!same_bits(alone, together.rows(r, r + 1))) {
+      found.emplace_back("rms_norm");
+      break;
+    }
+  }
+  for (const AttentionCase& c : attention_cases()) {
+    if (attention_depends(c)) found.push_back(c.name);
+  }
+  return found;
 }
 
 // What sampling uses.
@@ -143,9 +257,9 @@ void Suite::run_functions(const Sink& sink) {
 
 void Suite::run(const Sink& sink) {
   run_linears(sink);
+  run_linear_group(sink);
   run_elementwise(sink);
-  run_attention(sink, {.num_kv_heads = 2, .head_dim = 40}, 6, 0);
-  run_attention(sink, {.num_kv_heads = 1, .head_dim = 64}, 4, 50);
+  for (const AttentionCase& c : attention_cases()) run_attention(sink, c);
   run_functions(sink);
 }
 
@@ -198,7 +312,42 @@ StressReport op_stress(Backend& backend, int rounds) {
       }
     });
   }
+  report.row_dependent = suite.row_dependent();
   return report;
+}
+
+Result<std::string> check_numerics(const CpuOptions& options, int rounds) {
+  std::string id;
+  const auto check = [&](const CpuOptions& what) -> Status {
+    FLOTILLA_TRY(const auto backend, make_cpu_backend(what));
+    const std::string device = backend->capabilities().device;
+    const std::string own = numerics_id(*backend);
+    if (id.empty()) id = own;
+    if (own != id) {
+      return Error{ErrorCode::kModelFault, "the kernels of '" + device + "' give other bits (" +
+                                               own + ") than the definition (" + id + ")"};
+    }
+    const StressReport report = op_stress(*backend, rounds);
+    for (const auto* names : {&report.drifting, &report.row_dependent}) {
+      if (names->empty()) continue;
+      return Error{ErrorCode::kModelFault,
+                   "the kernels of '" + device + "' " +
+                       (names == &report.drifting ? "drift from run to run"
+                                                  : "depend on the other rows of a batch") +
+                       ": " + names->front()};
+    }
+    return ok_status();
+  };
+  CpuOptions what = options;
+  what.target = CpuTarget::kScalar;
+  what.num_threads = 1;
+  FLOTILLA_TRY_STATUS(check(what));
+  what.target = options.target;
+  for (const int threads : {1, options.num_threads}) {
+    what.num_threads = threads;
+    FLOTILLA_TRY_STATUS(check(what));
+  }
+  return id;
 }
 
 }  // namespace flotilla::backend

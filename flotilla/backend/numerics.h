@@ -23,10 +23,19 @@ std::string numerics_id(Backend& backend);
 struct StressReport {
   int rounds = 0;
   std::int64_t outputs = 0;  // numbers compared
-  std::vector<std::string> drifting =
-      {};  // operations whose bits changed from one round to another
+  // Operations whose bits changed from one round to another,
+  std::vector<std::string> drifting = {};
+  // and those whose rows change with the rows beside them.
+  std::vector<std::string> row_dependent = {};
+  bool ok() const { return drifting.empty() && row_dependent.empty(); }
 };
-// Repeats every operation on fixed inputs and compares bits with the first time.
+// Repeats every operation on fixed inputs and compares bits with the first time; then compares rows
+// alone with the same rows among others.
 StressReport op_stress(Backend& backend, int rounds);
+
+// What a node checks before it serves: the scalar definition, and the target of `options` with one
+// thread and with all of them, give one id, and none of them drifts within `rounds`. That id;
+// kModelFault names the device and the operation.
+Result<std::string> check_numerics(const CpuOptions& options, int rounds);
 
 }  // namespace flotilla::backend

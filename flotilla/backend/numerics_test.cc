@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "flotilla/backend/fixed_inputs.h"
+
 namespace flotilla::backend {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(Numerics, IdIsTheOneOfThisKernelVersion) {
   // A change here changes who may continue whose answers in a fleet: raise kKernelAbiVersion with
   // it.
   EXPECT_EQ(numerics_id(*make(CpuTarget::kBest, 2, true)),
-            "520869deaf2e09bf55690540141bba2591c4edcc2800fe06fa3ddc1cab522ee0");
+            "3b0a4b85bdfdda18f4dc6b4338dc73f492090f1010f38943ac5df9cde199a8fc");
 }
 
 TEST(Numerics, StressFindsNoDriftInSoundKernels) {
@@ -34,7 +36,27 @@ TEST(Numerics, StressFindsNoDriftInSoundKernels) {
   const StressReport report = op_stress(*backend, 3);
   EXPECT_EQ(report.rounds, 3);
   EXPECT_GT(report.outputs, 100000);
+  EXPECT_TRUE(report.ok());
+}
+
+TEST(Numerics, StressFindsRowsThatDependOnOthers) {
+  auto made = make_cpu_backend({.num_threads = 1, .test_split_k_rows = 3});
+  ASSERT_TRUE(made.ok());
+  const StressReport report = op_stress(**made, 1);
   EXPECT_TRUE(report.drifting.empty());
+  // Every format of weights, and nothing else.
+  EXPECT_EQ(report.row_dependent.size(), all_matrix_kinds().size());
+  for (const std::string& name : report.row_dependent) EXPECT_TRUE(name.starts_with("linear "));
+}
+
+TEST(Numerics, TheCheckOfANodeGivesTheIdAndRefusesABrokenKernel) {
+  const auto good = check_numerics({.num_threads = 2}, 1);
+  ASSERT_TRUE(good.ok()) << good.error().message;
+  EXPECT_EQ(*good, numerics_id(*make(CpuTarget::kBest, 1, true)));
+  const auto broken = check_numerics({.num_threads = 2, .test_split_k_rows = 3}, 1);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_EQ(broken.error().code, ErrorCode::kModelFault);
+  EXPECT_NE(broken.error().message.find("linear"), std::string::npos) << broken.error().message;
 }
 
 // Hands out wrong bits now and then.

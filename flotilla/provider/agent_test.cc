@@ -92,6 +92,8 @@ TEST_F(AgentTest, RegistersBeatsAndServes) {
   EXPECT_EQ(reg->models[0].id, "demo");
   EXPECT_EQ(reg->models[0].family, "scripted");
   EXPECT_FALSE(reg->models[0].model_digest.empty());
+  EXPECT_EQ(reg->models[0].numerics_id, models_.list()[0].engine->info().numerics_id);
+  EXPECT_EQ(reg->models[0].numerics_id.size(), 64u);
   EXPECT_GT(reg->hardware.memory_bytes, 0u);
   EXPECT_LT(reg->hardware.memory_cap_bytes, reg->hardware.memory_bytes);
   const auto first = coordinator_.inbox.take<protocol::Heartbeat>(),

@@ -15,6 +15,17 @@ Error revocation(const std::string& node) {
                     "the invitation of node '" + node + "' was revoked");
 }
 
+// The numerics ids of its loaded models, each once: nodes that share one can continue each other's
+// answers.
+std::string numerics_of(const protocol::Register& message) {
+  std::string ids;
+  for (const protocol::ModelOffer& offer : message.models) {
+    if (offer.numerics_id.empty() || ids.find(offer.numerics_id) != std::string::npos) continue;
+    ids += (ids.empty() ? "" : ",") + offer.numerics_id;
+  }
+  return ids;
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limits,
@@ -206,7 +217,8 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
   log::info("provider_registered", {{"node", provider.node},
                                     {"provider", provider.id.value},
                                     {"software", provider.software},
-                                    {"models", message.models.size()}});
+                                    {"models", message.models.size()},
+                                    {"numerics", numerics_of(message)}});
   metrics_.node_connected();
   on_models_changed_();
   pump_all();
