@@ -24,6 +24,11 @@ Status parse_tools(const boost::json::value& body, ChatRequest& request);
 // sampling_fields.cc: everything that steers sampling and length.
 Status parse_sampling(const boost::json::value& body, ChatRequest& request);
 
+// output_format.cc: response_format, structured_outputs, guided_* and their like.
+Status parse_output_format(const boost::json::value& body, ChatRequest& request);
+// The form that ChatRequest keeps, as it comes from another machine.
+Status check_output_format(const boost::json::value& form);
+
 // unsupported.cc: known fields that would change the answer and that nothing here can honour.
 Status refuse_unsupported(const boost::json::value& body);
 

@@ -94,6 +94,15 @@ Status read_conversation(const bj::value& job, ChatRequest& request) {
   FLOTILLA_TRY(request.tool_choice, json::require_string(job, "tool_choice"));
   FLOTILLA_TRY(const auto function, json::get_string(job, "tool_choice_function"));
   request.tool_choice_function = function.value_or("");
+  if (json::find(job, "strict_tools") != nullptr) {
+    FLOTILLA_TRY(const bj::array* strict, require_array(job, "strict_tools", kMaxTools));
+    for (const bj::value& name : *strict) {
+      if (!name.is_string()) {
+        return invalid("strict_tools", "'strict_tools' of the job must hold names");
+      }
+      request.strict_tools.emplace_back(name.get_string().data(), name.get_string().size());
+    }
+  }
   FLOTILLA_TRY(request.parallel_tool_calls, json::require_bool(job, "parallel_tool_calls"));
   const bj::value* variables = json::find(job, "template_variables");
   if (variables == nullptr || !variables->is_object()) {
@@ -155,8 +164,10 @@ Status read_output(const bj::value& job, ChatRequest& request) {
   FLOTILLA_TRY(const std::int64_t top, json::require_int(job, "top_logprobs", 0, kMaxTopLogprobs));
   request.top_logprobs = static_cast<int>(top);
   FLOTILLA_TRY(request.return_token_ids, json::require_bool(job, "return_token_ids"));
-  if (const bj::value* format = json::find(job, "response_format"))
-    request.response_format = *format;
+  if (const bj::value* format = json::find(job, "output_format")) {
+    FLOTILLA_TRY_STATUS(check_output_format(*format));
+    request.output_format = *format;
+  }
   FLOTILLA_TRY(request.sampling_seed, require_text<std::uint64_t>(job, "sampling_seed"));
   FLOTILLA_TRY(request.render_time, require_text<std::int64_t>(job, "render_time"));
   return ok_status();
@@ -172,6 +183,11 @@ bj::value to_job_json(const ChatRequest& request) {
   job["tool_choice"] = request.tool_choice;
   if (!request.tool_choice_function.empty())
     job["tool_choice_function"] = request.tool_choice_function;
+  if (!request.strict_tools.empty()) {
+    bj::array strict;
+    for (const std::string& name : request.strict_tools) strict.emplace_back(name);
+    job["strict_tools"] = std::move(strict);
+  }
   job["parallel_tool_calls"] = request.parallel_tool_calls;
   job["template_variables"] = request.template_variables;
   job["stream"] = request.stream;
@@ -206,7 +222,7 @@ bj::value to_job_json(const ChatRequest& request) {
   job["logprobs"] = request.logprobs;
   job["top_logprobs"] = request.top_logprobs;
   job["return_token_ids"] = request.return_token_ids;
-  if (!request.response_format.is_null()) job["response_format"] = request.response_format;
+  if (!request.output_format.is_null()) job["output_format"] = request.output_format;
   job["sampling_seed"] = to_text(request.sampling_seed);
   job["render_time"] = to_text(request.render_time);
   return job;

@@ -40,7 +40,9 @@ ChatRequest full_request() {
   r.stop = {"END", "\n\n"};
   r.stop_token_ids = {1, 106};
   r.top_logprobs = 20;
-  r.response_format = parse_text(R"({"type":"json_object"})");
+  r.strict_tools = {"n"};
+  r.output_format = parse_text(
+      R"({"kind":"json_schema","value":{"type":"object","minProperties":1},"param":"guided_json"})");
   r.sampling_seed = 0x8000000000000001u;
   r.render_time = 1'790'000'000;
   return r;
@@ -80,8 +82,7 @@ TEST(ChatJob, ADamagedJobIsAnErrorForEveryField) {
   for (const auto& member : good) {
     boost::json::object bad = good;
     bad[member.key()] = boost::json::parse(R"({"x":[true]})");
-    const bool free_form =
-        member.key() == "template_variables" || member.key() == "response_format";
+    const bool free_form = member.key() == "template_variables";
     EXPECT_EQ(from_job_json(bad).ok(), free_form) << member.key();
   }
   EXPECT_FALSE(from_job_json(boost::json::value(nullptr)).ok());

@@ -121,6 +121,7 @@ Result<ChatRequest> parse_chat_request(const bj::value& body) {
   FLOTILLA_TRY(request.messages, parse_messages(body));
   FLOTILLA_TRY_STATUS(refuse_unsupported(body));
   FLOTILLA_TRY_STATUS(parse_tools(body, request));
+  FLOTILLA_TRY_STATUS(parse_output_format(body, request));
   FLOTILLA_TRY_STATUS(parse_template_variables(body, request));
   FLOTILLA_TRY_STATUS(parse_stream(body, request));
   FLOTILLA_TRY(const auto n, json::get_int(body, "n", 1, kMaxChoices));

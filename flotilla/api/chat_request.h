@@ -21,9 +21,10 @@ struct ChatRequest {
   // empty content is null beside calls and "" without them; one text part is its text, several stay
   // an array of text parts.
   boost::json::value messages;
-  boost::json::value tools;          // array or null; null too when tool_choice is "none"
-  std::string tool_choice = "auto";  // "none", "auto", "required", or "function"
-  std::string tool_choice_function;  // with "function"
+  boost::json::value tools;               // array or null; null too when tool_choice is "none"
+  std::string tool_choice = "auto";       // "none", "auto", "required", or "function"
+  std::string tool_choice_function;       // with "function"
+  std::vector<std::string> strict_tools;  // names of tools whose schema must be honoured
   bool parallel_tool_calls = true;
   boost::json::object
       template_variables;  // chat_template_kwargs, enable_thinking, from reasoning_effort
@@ -48,8 +49,9 @@ struct ChatRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool return_token_ids = false;
-  boost::json::value
-      response_format;  // null or the object; what cannot be honoured yet is refused here
+  // What the answer must look like: null, or {"kind": "json_object" | "json_schema" | "regex" |
+  // "choice" | "grammar", "value": the schema, text or list, "param": where the client wrote it}.
+  boost::json::value output_format;
 
   // Fixed at admission (see design: sampling_seed, render_time); present in the fleet's form.
   std::uint64_t sampling_seed = 0;

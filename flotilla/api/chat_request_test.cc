@@ -101,6 +101,20 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("reasoning_effort":"banana")", "reasoning_effort"},
         Refusal{R"("response_format":"json")", "response_format"},
         Refusal{R"("response_format":{"type":"yaml"})", "response_format.type"},
+        Refusal{R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
+        Refusal{R"("response_format":{"type":"json_schema","json_schema":{"schema":[]}})",
+                "response_format.json_schema.schema"},
+        Refusal{R"("response_format":{"type":"json_schema","json_schema":{"schema":"{"}})",
+                "response_format.json_schema.schema"},
+        Refusal{R"("guided_json":1)", "guided_json"},
+        Refusal{R"("guided_regex":"")", "guided_regex"},
+        Refusal{R"("guided_choice":[])", "guided_choice"},
+        Refusal{R"("guided_choice":["a",""])", "guided_choice"},
+        Refusal{R"("guided_grammar":{})", "guided_grammar"},
+        Refusal{R"("structured_outputs":[])", "structured_outputs"},
+        Refusal{R"("structured_outputs":{"regex":"a","choice":["b"]})",
+                "structured_outputs.choice"},
+        Refusal{R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
         Refusal{R"("chat_template_kwargs":[])", "chat_template_kwargs"},
         Refusal{R"("chat_template_kwargs":{"a b":1})", "chat_template_kwargs"},
         Refusal{R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
@@ -108,27 +122,53 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     NotYet, Refuses,
-    testing::Values(
-        Refusal{R"("response_format":{"type":"json_object"})", "response_format",
-                ErrorCode::kUnsupported},
-        Refusal{
-            R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}})",
-            "response_format", ErrorCode::kUnsupported},
-        Refusal{R"("guided_json":{})", "guided_json", ErrorCode::kUnsupported},
-        Refusal{R"("guided_choice":["a"])", "guided_choice", ErrorCode::kUnsupported},
-        Refusal{R"("structured_outputs":{"regex":"a"})", "structured_outputs",
-                ErrorCode::kUnsupported},
-        Refusal{R"("grammar":"root ::= x")", "grammar", ErrorCode::kUnsupported},
-        Refusal{R"("typical_p":0.5)", "typical_p", ErrorCode::kUnsupported},
-        Refusal{R"("thinking_budget":100)", "thinking_budget", ErrorCode::kUnsupported},
-        Refusal{R"("echo":true)", "echo", ErrorCode::kUnsupported},
-        Refusal{R"("best_of":2)", "best_of", ErrorCode::kUnsupported},
-        Refusal{R"("modalities":["text","audio"])", "modalities", ErrorCode::kUnsupported},
-        Refusal{R"("audio":{"voice":"alloy"})", "audio", ErrorCode::kUnsupported},
-        Refusal{R"("continue_final_message":true)", "continue_final_message",
-                ErrorCode::kUnsupported},
-        Refusal{R"("stream":true,"stream_options":{"continuous_usage_stats":true})",
-                "stream_options.continuous_usage_stats", ErrorCode::kUnsupported}));
+    testing::Values(Refusal{R"("structured_outputs":{"structural_tag":{}})",
+                            "structured_outputs.structural_tag", ErrorCode::kUnsupported},
+                    Refusal{R"("typical_p":0.5)", "typical_p", ErrorCode::kUnsupported},
+                    Refusal{R"("thinking_budget":100)", "thinking_budget", ErrorCode::kUnsupported},
+                    Refusal{R"("echo":true)", "echo", ErrorCode::kUnsupported},
+                    Refusal{R"("best_of":2)", "best_of", ErrorCode::kUnsupported},
+                    Refusal{R"("modalities":["text","audio"])", "modalities",
+                            ErrorCode::kUnsupported},
+                    Refusal{R"("audio":{"voice":"alloy"})", "audio", ErrorCode::kUnsupported},
+                    Refusal{R"("continue_final_message":true)", "continue_final_message",
+                            ErrorCode::kUnsupported},
+                    Refusal{R"("stream":true,"stream_options":{"continuous_usage_stats":true})",
+                            "stream_options.continuous_usage_stats", ErrorCode::kUnsupported}));
+
+TEST(ChatRequest, AllSpellingsOfAConstraintBecomeOneForm) {
+  struct Spelling {
+    const char *members, *form;
+  };
+  for (
+      const Spelling& s : {
+          Spelling{R"("response_format":{"type":"json_object"})",
+                   R"({"kind":"json_object","value":null,"param":"response_format"})"},
+          Spelling{
+              R"("response_format":{"type":"json_object","schema":{"type":"null"}})",
+              R"({"kind":"json_schema","value":{"type":"null"},"param":"response_format.schema"})"},
+          Spelling{
+              R"("response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"a":1}}})",
+              R"({"kind":"json_schema","value":{"a":1},"param":"response_format.json_schema.schema"})"},
+          Spelling{R"("response_format":{"type":"json_schema","json_schema":{"name":"x"}})",
+                   R"({"kind":"json_object","value":null,"param":"response_format.json_schema"})"},
+          Spelling{R"("guided_json":"{\"type\":\"null\"}")",
+                   R"({"kind":"json_schema","value":{"type":"null"},"param":"guided_json"})"},
+          Spelling{R"("json_schema":true)",
+                   R"({"kind":"json_schema","value":true,"param":"json_schema"})"},
+          Spelling{R"("structured_outputs":{"regex":"a+"})",
+                   R"({"kind":"regex","value":"a+","param":"structured_outputs.regex"})"},
+          Spelling{R"("guided_choice":["a","b"],"response_format":{"type":"text"})",
+                   R"({"kind":"choice","value":["a","b"],"param":"guided_choice"})"},
+          Spelling{R"("grammar":"root ::= \"x\"")",
+                   R"({"kind":"grammar","value":"root ::= \"x\"","param":"grammar"})"},
+      }) {
+    const auto request = parse_with(s.members);
+    ASSERT_TRUE(request.ok()) << s.members << ": " << request.error().message;
+    EXPECT_EQ(request->output_format, parse_text(s.form)) << s.members;
+  }
+  EXPECT_TRUE(parse_with(R"("response_format":null,"grammar":"")")->output_format.is_null());
+}
 
 TEST(ChatRequest, AcceptsTheNeutralValueOfUnsupportedFields) {
   EXPECT_TRUE(

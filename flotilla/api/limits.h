@@ -24,6 +24,9 @@ inline constexpr std::size_t kMaxLogitBias = 1024;
 inline constexpr std::size_t kMaxStops = 16;
 inline constexpr std::size_t kMaxStopBytes = 1024;
 inline constexpr std::size_t kMaxStopTokenIds = 256;
+inline constexpr std::size_t kMaxOutputChoices = 1000;
+inline constexpr std::size_t kMaxOutputRegexBytes = 16'384;
+inline constexpr std::size_t kMaxOutputGrammarBytes = 65'536;
 inline constexpr std::int64_t kMaxTokensLimit = 2'147'483'647;  // far above any context
 inline constexpr std::int64_t kMaxTokenId = 2'147'483'647;
 

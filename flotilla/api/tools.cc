@@ -19,8 +19,8 @@ bool is_tool_name(std::string_view name) {
   return true;
 }
 
-// The function as the client wrote it, less nulls and `strict` (a promise about decoding, nothing
-// for the prompt).
+// The function as the client wrote it, less nulls and `strict` (a demand on decoding, nothing for
+// the prompt).
 Result<bj::value> parse_function(const bj::value& function, const std::string& where) {
   if (!function.is_object()) return invalid(where, "'" + where + "' must be an object");
   FLOTILLA_TRY(const std::string name, json::require_string(function, "name", where));
@@ -42,7 +42,7 @@ Result<bj::value> parse_function(const bj::value& function, const std::string& w
   return bj::value(bj::object{{"type", "function"}, {"function", std::move(out)}});
 }
 
-Result<bj::array> parse_tool_list(const bj::value& body) {
+Result<bj::array> parse_tool_list(const bj::value& body, std::vector<std::string>& strict_tools) {
   bj::array out;
   const bj::value* tools = json::find(body, "tools");
   const bool legacy = tools == nullptr;
@@ -74,6 +74,8 @@ Result<bj::array> parse_tool_list(const bj::value& body) {
     if (!names.emplace(name.data(), name.size()).second) {
       return invalid(where + ".name", "'" + where + ".name' is the name of an earlier tool too");
     }
+    FLOTILLA_TRY(const auto strict, json::get_bool(*function, "strict", where));
+    if (strict.value_or(false)) strict_tools.emplace_back(name.data(), name.size());
     out.push_back(std::move(tool));
   }
   return out;
@@ -84,12 +86,6 @@ bool has_tool(const bj::array& tools, std::string_view name) {
     if (tool.at("function").at("name").get_string() == name) return true;
   }
   return false;
-}
-
-Error cannot_force(std::string_view field, std::string_view what) {
-  return unsupported(std::string(field),
-                     "'" + std::string(field) + "' " + std::string(what) +
-                         " is not supported yet: a call cannot be enforced; use 'auto'");
 }
 
 Status set_word_choice(std::string_view field, std::string_view word, const bj::array& tools,
@@ -104,7 +100,8 @@ Status set_word_choice(std::string_view field, std::string_view word, const bj::
   }
   if (tools.empty())
     return invalid(name, "'" + name + "' is 'required' but the request has no tools");
-  return cannot_force(field, "'required'");
+  request.tool_choice = word;
+  return ok_status();
 }
 
 // {"mode": "auto", "tools": [{"type": "function", "function": {"name": ...}}]}
@@ -112,8 +109,7 @@ Status keep_allowed(const bj::value& allowed, bj::array& tools, ChatRequest& req
   const std::string where = "tool_choice.allowed_tools";
   if (!allowed.is_object()) return invalid(where, "'" + where + "' must be an object");
   FLOTILLA_TRY(const std::string mode, json::require_string(allowed, "mode", where));
-  if (mode == "required") return cannot_force(where + ".mode", "'required'");
-  if (mode != "auto")
+  if (mode != "auto" && mode != "required")
     return invalid(where + ".mode", "'" + where + ".mode' must be 'auto' or 'required'");
   const bj::value* list = json::find(allowed, "tools");
   if (list == nullptr || !list->is_array())
@@ -134,8 +130,11 @@ Status keep_allowed(const bj::value& allowed, bj::array& tools, ChatRequest& req
     const auto& name = tool.at("function").at("name").get_string();
     if (names.contains(std::string(name.data(), name.size()))) kept.push_back(std::move(tool));
   }
+  if (kept.empty() && mode == "required") {
+    return invalid(where + ".tools", "'" + where + ".mode' is 'required' but no tool is allowed");
+  }
   tools = std::move(kept);
-  request.tool_choice = "auto";
+  request.tool_choice = mode;
   return ok_status();
 }
 
@@ -158,13 +157,15 @@ Status set_object_choice(std::string_view field, const bj::value& choice, bj::ar
   FLOTILLA_TRY(const std::string name, json::require_string(*function, "name", where));
   if (!has_tool(tools, name))
     return invalid(where, "'" + where + "' names no tool of this request");
-  return cannot_force(field, "with a named function");
+  request.tool_choice = "function";
+  request.tool_choice_function = name;
+  return ok_status();
 }
 
 }  // namespace
 
 Status parse_tools(const bj::value& body, ChatRequest& request) {
-  FLOTILLA_TRY(bj::array tools, parse_tool_list(body));
+  FLOTILLA_TRY(bj::array tools, parse_tool_list(body, request.strict_tools));
   request.tool_choice = tools.empty() ? "none" : "auto";
   std::string_view field = "tool_choice";
   const bj::value* choice = json::find(body, field);
@@ -182,8 +183,11 @@ Status parse_tools(const bj::value& body, ChatRequest& request) {
                    "'" + std::string(field) + "' must be a string or an object");
   }
   if (tools.empty()) request.tool_choice = "none";
+  std::erase_if(request.strict_tools,
+                [&](const std::string& name) { return !has_tool(tools, name); });
   if (request.tool_choice == "none") {
     request.tools = nullptr;
+    request.strict_tools.clear();
   } else {
     request.tools = std::move(tools);
   }

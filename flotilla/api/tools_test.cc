@@ -31,17 +31,35 @@ TEST(Tools, AnEmptyListIsNoList) {
   EXPECT_EQ(request->tool_choice, "none");
 }
 
-TEST(Tools, WhatCannotBeEnforcedIsRefusedByName) {
-  for (const char* choice :
-       {R"("required")", R"({"type":"function","function":{"name":"a"}})",
-        R"({"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}})"}) {
-    const auto request = parse_with(kTwo + R"(,"tool_choice":)" + choice);
-    ASSERT_FALSE(request.ok()) << choice;
-    EXPECT_EQ(request.error().code, ErrorCode::kUnsupported) << choice;
-    EXPECT_EQ(request.error().param.substr(0, 11), "tool_choice");
-  }
-  EXPECT_EQ(parse_with(R"("functions":[{"name":"a"}],"function_call":{"name":"a"})").error().param,
-            "function_call");
+TEST(Tools, ACallCanBeForced) {
+  EXPECT_EQ(parse_with(kTwo + R"(,"tool_choice":"required")")->tool_choice, "required");
+  const auto named =
+      parse_with(kTwo + R"(,"tool_choice":{"type":"function","function":{"name":"a"}})");
+  ASSERT_TRUE(named.ok());
+  EXPECT_EQ(named->tool_choice, "function");
+  EXPECT_EQ(named->tool_choice_function, "a");
+  EXPECT_EQ(named->tools.get_array().size(), 2u);
+  const auto legacy = parse_with(R"("functions":[{"name":"a"}],"function_call":{"name":"a"})");
+  EXPECT_EQ(legacy->tool_choice_function, "a");
+  const auto allowed = parse_with(
+      kTwo +
+      R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"name":"b"}]}})");
+  ASSERT_TRUE(allowed.ok()) << allowed.error().message;
+  EXPECT_EQ(allowed->tool_choice, "required");
+  EXPECT_EQ(allowed->tools.get_array().size(), 1u);
+  const auto none = parse_with(
+      kTwo +
+      R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}})");
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Tools, StrictToolsAreRememberedByNameAndStayOutOfThePrompt) {
+  const auto request =
+      parse_with(R"("tools":[{"type":"function","function":{"name":"a","strict":true}},)"
+                 R"({"type":"function","function":{"name":"b","strict":false}}])");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->strict_tools, std::vector<std::string>{"a"});
+  EXPECT_EQ(request->tools.at(0), parse_text(R"({"type":"function","function":{"name":"a"}})"));
 }
 
 TEST(Tools, AChoiceMustNameAToolOfTheRequest) {

@@ -26,13 +26,6 @@ constexpr Row kRows[] = {
     {"mirostat", Neutral::kZero},
     {"dry_multiplier", Neutral::kZero},
     {"length_penalty", Neutral::kOne},
-    {"guided_json", Neutral::kNone},
-    {"guided_regex", Neutral::kNone},
-    {"guided_choice", Neutral::kNone},
-    {"guided_grammar", Neutral::kNone},
-    {"structured_outputs", Neutral::kNone},
-    {"grammar", Neutral::kNone},
-    {"json_schema", Neutral::kNone},
     {"thinking_budget", Neutral::kNone},
     {"thinking_token_budget", Neutral::kNone},
     {"echo", Neutral::kFalse},
@@ -70,22 +63,6 @@ Status check_modalities(const bj::value& body) {
   return ok_status();
 }
 
-Status check_response_format(const bj::value& body) {
-  const bj::value* format = json::find(body, "response_format");
-  if (format == nullptr) return ok_status();
-  if (!format->is_object())
-    return invalid("response_format", "'response_format' must be an object");
-  FLOTILLA_TRY(const std::string type, json::require_string(*format, "type", "response_format"));
-  if (type == "text") return ok_status();
-  if (type == "json_object" || type == "json_schema") {
-    return unsupported(
-        "response_format",
-        "response_format '" + type + "' is not supported yet: the output cannot be constrained");
-  }
-  return invalid("response_format.type",
-                 "'response_format.type' must be 'text', 'json_object' or 'json_schema'");
-}
-
 }  // namespace
 
 Status refuse_unsupported(const bj::value& body) {
@@ -95,8 +72,7 @@ Status refuse_unsupported(const bj::value& body) {
     const std::string field(row.field);
     return unsupported(field, "'" + field + "' is not supported with this value");
   }
-  FLOTILLA_TRY_STATUS(check_modalities(body));
-  return check_response_format(body);
+  return check_modalities(body);
 }
 
 }  // namespace flotilla::api

@@ -67,6 +67,22 @@ CallHeader read_header(std::string_view text) {
   return header;
 }
 
+// Where the thought opens inside which the prompt ends, else npos: its last channel is open and no
+// turn, call or result follows. Whatever a user or tool wrote is always followed by the end of
+// their turn or result.
+std::size_t open_thought(std::string_view prompt_tail) {
+  const std::size_t open = prompt_tail.rfind(kChannelOpen);
+  if (open == std::string_view::npos) return open;
+  for (const std::string_view marker :
+       {kChannelClose, kCallOpen, kCallClose, std::string_view("<turn|>"),
+        std::string_view("<|turn>"), std::string_view("<tool_response|>")}) {
+    if (prompt_tail.find(marker, open + kChannelOpen.size()) != std::string_view::npos) {
+      return std::string_view::npos;
+    }
+  }
+  return open;
+}
+
 class Gemma4Parser final : public OutputParser {
  public:
   explicit Gemma4Parser(std::string_view prompt_tail);
@@ -116,13 +132,8 @@ class Gemma4Parser final : public OutputParser {
 // The prompt ends inside a thought when its last channel is open and no turn, call or result
 // follows: whatever a user or tool wrote is always followed by the end of their turn or result.
 Gemma4Parser::Gemma4Parser(std::string_view prompt_tail) {
-  const std::size_t open = prompt_tail.rfind(kChannelOpen);
+  const std::size_t open = open_thought(prompt_tail);
   if (open == std::string_view::npos) return;
-  for (const std::string_view marker :
-       {kChannelClose, kCallOpen, kCallClose, std::string_view("<turn|>"),
-        std::string_view("<|turn>"), std::string_view("<tool_response|>")}) {
-    if (prompt_tail.find(marker, open + kChannelOpen.size()) != std::string_view::npos) return;
-  }
   state_ = State::kChannelName;
   on_channel_name(prompt_tail.substr(open + kChannelOpen.size()));
   if (state_ == State::kReasoning) held_.clear();
@@ -389,6 +400,10 @@ std::vector<OutputDelta> Gemma4Parser::finish(bool complete) {
 }
 
 }  // namespace
+
+bool ends_in_gemma4_thought(std::string_view prompt_tail) {
+  return open_thought(prompt_tail) != std::string_view::npos;
+}
 
 std::unique_ptr<OutputParser> make_gemma4_parser(std::string_view prompt_tail) {
   return std::make_unique<Gemma4Parser>(prompt_tail);

@@ -8,6 +8,9 @@
 
 namespace flotilla::chat {
 
+// Whether the answer begins inside a thought that the prompt opened.
+bool ends_in_gemma4_thought(std::string_view prompt_tail);
+
 std::unique_ptr<OutputParser> make_gemma4_parser(std::string_view prompt_tail);
 
 }  // namespace flotilla::chat

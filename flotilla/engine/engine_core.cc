@@ -46,12 +46,18 @@ Result<EngineCore::Generation> EngineCore::make_generation(std::shared_ptr<const
   stop_ids.insert(stop_ids.end(), chat.stop_token_ids.begin(), chat.stop_token_ids.end());
   std::erase_if(stop_ids, [&](TokenId id) { return !in_vocabulary(id); });
   std::unique_ptr<OutputPipeline> output = outputs_->make_output(*job);
+  std::unique_ptr<grammar::OutputConstraint> constraint;
+  if (job->constraint) {
+    constraint =
+        std::make_unique<grammar::OutputConstraint>(job->constraint, options_.vocab_size, stop_ids);
+  }
   sampling::Sampler sampler(chat.sampling, job->prompt_ids);
   const std::int64_t max_tokens = chat.max_tokens > 0 ? std::min(room, chat.max_tokens) : room;
   return Generation{.job = std::move(job),
                     .sink = std::move(sink),
                     .sampler = std::move(sampler),
                     .output = std::move(output),
+                    .constraint = std::move(constraint),
                     .stop_ids = std::move(stop_ids),
                     .max_tokens = max_tokens};
 }
@@ -170,7 +176,19 @@ void EngineCore::sample_row(Sequence& sequence, Generation& generation,
   const ChatJob& job = generation.job->job;
   std::span<const TokenId> banned;
   if (generation.output->num_tokens() < job.min_tokens) banned = generation.stop_ids;
-  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_);
+  allowed_.clear();
+  if (generation.constraint) {
+    // What the constraint says of end tokens wins over min_tokens.
+    const bool wants_more = !banned.empty();
+    banned = {};
+    const Status status = generation.constraint->allowed(
+        generation.max_tokens - generation.output->num_tokens(), wants_more, allowed_);
+    if (!status.ok()) {
+      generation.output->finish(FinishReason::kError, status.error());
+      return;
+    }
+  }
+  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_, allowed_);
   if (!token.ok()) {
     generation.output->finish(FinishReason::kError, token.error());
     return;
@@ -188,10 +206,17 @@ void EngineCore::take_token(Generation& generation, TokenId id,
   generation.sampler.accept(id);
   const bool ends = std::find(generation.stop_ids.begin(), generation.stop_ids.end(), id) !=
                     generation.stop_ids.end();
+  if (generation.constraint && !ends) {
+    if (Status status = generation.constraint->accept(id); !status.ok()) {
+      output.finish(FinishReason::kError, std::move(status).error());
+      return;
+    }
+  }
   if (ends) {
     output.push_end(id, std::move(logprob));
     output.finish(FinishReason::kStop);
-  } else if (output.push(id, std::move(logprob))) {
+  } else if (output.push(id, std::move(logprob)) ||
+             (generation.constraint && generation.constraint->is_finished())) {
     output.finish(FinishReason::kStop);
   } else if (output.num_tokens() >= generation.max_tokens) {
     output.finish(FinishReason::kLength);

@@ -13,6 +13,7 @@
 #include "flotilla/engine/scheduler.h"
 #include "flotilla/engine/step_runner.h"
 #include "flotilla/engine/text_engine.h"
+#include "flotilla/grammar/output_constraint.h"
 #include "flotilla/sampling/sampler.h"
 
 namespace flotilla::engine {
@@ -67,8 +68,9 @@ class EngineCore {
     EventSink sink;
     sampling::Sampler sampler;
     std::unique_ptr<OutputPipeline> output;
-    std::vector<TokenId> stop_ids;  // end the output
-    std::int64_t max_tokens = 0;    // the context's end included
+    std::unique_ptr<grammar::OutputConstraint> constraint;  // null: any token may come
+    std::vector<TokenId> stop_ids;                          // end the output
+    std::int64_t max_tokens = 0;                            // the context's end included
   };
 
   Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
@@ -88,6 +90,7 @@ class EngineCore {
   Scheduler scheduler_;
   std::map<RequestId, Generation> generations_;
   sampling::SamplerScratch scratch_;
+  std::vector<std::uint32_t> allowed_;  // by the constraint of the row that is being sampled
   std::string last_failure_;
   std::vector<RequestId> finished_;
   std::uint64_t prompt_tokens_total_ = 0;

@@ -5,7 +5,9 @@
 #include <boost/json.hpp>
 
 #include "flotilla/base/file.h"
+#include "flotilla/chat/gemma4_parser.h"
 #include "flotilla/engine/digest.h"
+#include "flotilla/grammar/output_constraint.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::engine {
@@ -194,10 +196,52 @@ Result<std::shared_ptr<const PreparedJob>> TextAssets::prepare(ChatJob job,
       prepared->prompt_tail.clear();
     }
   }
+  FLOTILLA_TRY(prepared->constraint, plan_constraint(job, prepared->prompt_tail));
   prepared->prompt_digest = digest_of_ids(*ids);
   prepared->prompt_ids = std::move(ids).value();
   prepared->job = std::move(job);
   return std::shared_ptr<const PreparedJob>(std::move(prepared));
+}
+
+Result<std::shared_ptr<const grammar::ConstraintPlan>> TextAssets::plan_constraint(
+    const ChatJob& job, std::string_view prompt_tail) const {
+  std::shared_ptr<const grammar::ConstraintPlan> none;
+  if (job.constraint.is_none()) return none;
+  const bool is_gemma4 = syntax_ == chat::OutputSyntax::kGemma4;
+  std::call_once(constrained_once_, [&] {
+    auto vocabulary = grammar::Vocabulary::from(*tokenizer_);
+    std::optional<grammar::CallSyntax> calls;
+    if (is_gemma4) {
+      const auto open = vocabulary->control_token("<|tool_call>");
+      const auto close = vocabulary->control_token("<tool_call|>");
+      const auto quote = vocabulary->control_token("<|\"|>");
+      if (open && close && quote) calls = grammar::CallSyntax{*open, *close, *quote};
+    }
+    grammars_ = std::make_unique<grammar::GrammarCache>(std::move(vocabulary), calls);
+  });
+  auto plan = std::make_shared<grammar::ConstraintPlan>();
+  auto compiled = grammars_->get(job.constraint, job.tools);
+  if (!compiled.ok()) {
+    Error error = std::move(compiled).error();
+    // A limit of constraints is not one of bodies.
+    if (error.code == ErrorCode::kTooLarge) error.code = ErrorCode::kInvalidArgument;
+    return error;
+  }
+  plan->grammar = std::move(compiled).value();
+  const auto& vocabulary = plan->grammar->vocabulary();
+  const auto open = vocabulary.control_token("<|channel>");
+  const auto close = vocabulary.control_token("<channel|>");
+  if (is_gemma4 && open && close) {
+    plan->thought_open = *open;
+    plan->thought_close = *close;
+    const bj::value* thinking = job.template_variables.if_contains("enable_thinking");
+    if (chat::ends_in_gemma4_thought(prompt_tail)) {
+      plan->start = grammar::ConstraintPlan::Start::kThinking;
+    } else if (thinking != nullptr && thinking->is_bool() && thinking->get_bool()) {
+      plan->start = grammar::ConstraintPlan::Start::kMayThink;
+    }
+  }
+  return std::shared_ptr<const grammar::ConstraintPlan>(std::move(plan));
 }
 
 std::unique_ptr<OutputPipeline> TextAssets::make_output(const PreparedJob& job) const {

@@ -4,6 +4,7 @@
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "flotilla/chat/output_parser.h"
 #include "flotilla/engine/engine_core.h"
 #include "flotilla/engine/text_engine.h"
+#include "flotilla/grammar/compiler.h"
 #include "flotilla/tokenizer/tokenizer.h"
 
 namespace flotilla::engine {
@@ -27,7 +29,8 @@ class TextAssets final : public OutputFactory {
                                                         const boost::json::value& config);
 
   // The prompt of a job, rendered and tokenised. kContextLength, with both numbers, when it leaves
-  // no room for one token.
+  // no room for one token. A constraint is compiled here, on the caller's thread; what is wrong
+  // with it is refused by the name of its place.
   Result<std::shared_ptr<const PreparedJob>> prepare(ChatJob job,
                                                      std::int64_t context_length) const;
 
@@ -46,6 +49,8 @@ class TextAssets final : public OutputFactory {
   Result<SpanText> render(const ChatJob& job) const;
   Result<std::vector<TokenId>> encode(const SpanText& text, std::size_t max_tokens) const;
   std::string test_render() const;
+  Result<std::shared_ptr<const grammar::ConstraintPlan>> plan_constraint(
+      const ChatJob& job, std::string_view prompt_tail) const;
 
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   std::shared_ptr<const chat::ChatTemplate> template_;
@@ -55,6 +60,9 @@ class TextAssets final : public OutputFactory {
   bool add_special_tokens_ = false;     // no template of its own: the tokenizer frames the text
   chat::OutputSyntax syntax_ = chat::OutputSyntax::kPlain;
   std::vector<TokenId> extra_stop_ids_;
+  mutable std::once_flag constrained_once_;
+  // Made when the first constraint comes: a large vocabulary takes a quarter of a second.
+  mutable std::unique_ptr<grammar::GrammarCache> grammars_;
 };
 
 }  // namespace flotilla::engine

@@ -18,7 +18,12 @@
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
 #include "flotilla/chat/output_parser.h"
+#include "flotilla/grammar/constraint.h"
 #include "flotilla/sampling/sampling_params.h"
+
+namespace flotilla::grammar {
+struct ConstraintPlan;
+}
 
 namespace flotilla::engine {
 
@@ -41,7 +46,8 @@ struct ChatJob {
   bool include_stop_string = false;
   int top_logprobs = -1;  // -1: no logprobs; 0: chosen token only; up to 20
   bool wants_token_ids = false;
-  std::string tenant;  // isolates caches
+  grammar::Constraint constraint;  // of the answer, from where the thinking ends
+  std::string tenant;              // isolates caches
   // Resume: tokens that an earlier attempt generated. Fed through sampler counts, detokenizer,
   // parser and stop matcher as generated tokens; their events are emitted again from index 0, the
   // caller suppresses what it has.
@@ -93,8 +99,10 @@ using EventSink = std::function<bool(TokenEvent)>;
 struct PreparedJob {
   ChatJob job;
   std::vector<TokenId> prompt_ids;
-  std::string prompt_text;    // never logged
-  std::string prompt_tail;    // what follows the last text of a user or tool: where a parser starts
+  std::string prompt_text;  // never logged
+  std::string prompt_tail;  // what follows the last text of a user or tool: where a parser starts
+  // What came of job.constraint; null without one.
+  std::shared_ptr<const grammar::ConstraintPlan> constraint;
   std::string prompt_digest;  // hex SHA-256 of the ids as little-endian int32
 };
 

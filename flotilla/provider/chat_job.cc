@@ -48,6 +48,43 @@ protocol::TextChannel wire_channel(chat::Channel channel) {
   return protocol::TextChannel::kToolCall;
 }
 
+grammar::Constraint constraint_of(const api::ChatRequest& request) {
+  using grammar::Constraint;
+  Constraint out;
+  if (const boost::json::object* form = request.output_format.if_object()) {
+    const std::string_view kind(form->at("kind").as_string());
+    const boost::json::value* value = form->if_contains("value");
+    out.param = std::string(std::string_view(form->at("param").as_string()));
+    if (kind == "json_object") out.kind = Constraint::Kind::kJsonObject;
+    if (kind == "json_schema") {
+      out.kind = Constraint::Kind::kJsonSchema;
+      out.schema = *value;
+    }
+    if (kind == "regex" || kind == "grammar") {
+      out.kind = kind == "regex" ? Constraint::Kind::kRegex : Constraint::Kind::kGrammar;
+      out.text = std::string(std::string_view(value->as_string()));
+    }
+    if (kind == "choice") {
+      out.kind = Constraint::Kind::kChoice;
+      for (const boost::json::value& choice : value->as_array()) {
+        out.choices.emplace_back(std::string_view(choice.as_string()));
+      }
+    }
+  }
+  const bool tools = request.tools.is_array() && !request.tools.get_array().empty();
+  if (!tools) return out;
+  out.parallel = request.parallel_tool_calls;
+  out.strict_tools = request.strict_tools;
+  if (request.tool_choice == "required" || request.tool_choice == "function") {
+    out.calls = Constraint::Calls::kForced;
+    out.function = request.tool_choice_function;
+    if (!out.function.empty()) out.parallel = false;
+  } else if (!request.strict_tools.empty() || out.kind != Constraint::Kind::kNone) {
+    out.calls = Constraint::Calls::kStrict;
+  }
+  return out;
+}
+
 // Works for both vocabularies: their members have the same names.
 template <class To>
 To convert_logprob(engine::TokenLogprob& from) {
@@ -94,6 +131,7 @@ Result<engine::ChatJob> to_chat_job(const api::ChatRequest& request, const engin
   job.include_stop_string = request.include_stop_string;
   job.top_logprobs = request.logprobs ? request.top_logprobs : -1;
   job.wants_token_ids = request.return_token_ids;
+  job.constraint = constraint_of(request);
   job.tenant = tenant;
   return job;
 }

@@ -66,6 +66,39 @@ TEST(ChatJob, WhatTheClientSaysWins) {
   EXPECT_TRUE(job->wants_token_ids);
 }
 
+TEST(ChatJob, ConstraintsCarryTheirPlaceAndTheToolsTheyMean) {
+  using grammar::Constraint;
+  const auto job = [](std::string_view members) {
+    auto made = to_chat_job(
+        chat_request(R"({"model": "m", "messages": [{"role": "user", "content": "hi"}], )" +
+                     std::string(members) + "}"),
+        {}, 0, "");
+    EXPECT_TRUE(made.ok());
+    return made->constraint;
+  };
+  constexpr std::string_view kTools =
+      R"("tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g", "strict": true}}])";
+  EXPECT_TRUE(to_chat_job(chat_request(kPlain), {}, 0, "")->constraint.is_none());
+  const Constraint schema = job(
+      R"("response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "null"}}})");
+  EXPECT_EQ(schema.kind, Constraint::Kind::kJsonSchema);
+  EXPECT_EQ(schema.param, "response_format.json_schema.schema");
+  EXPECT_EQ(schema.calls, Constraint::Calls::kFree);
+  EXPECT_EQ(job(R"("guided_choice": ["a", "b"])").choices, (std::vector<std::string>{"a", "b"}));
+  const Constraint forced = job(std::string(kTools) + R"(, "tool_choice": "required")");
+  EXPECT_EQ(forced.calls, Constraint::Calls::kForced);
+  EXPECT_TRUE(forced.parallel && forced.function.empty());
+  const Constraint named = job(
+      std::string(kTools) + R"(, "tool_choice": {"type": "function", "function": {"name": "f"}})");
+  EXPECT_EQ(named.function, "f");
+  EXPECT_FALSE(named.parallel);
+  const Constraint strict = job(std::string(kTools) + R"(, "parallel_tool_calls": false)");
+  EXPECT_EQ(strict.calls, Constraint::Calls::kStrict);
+  EXPECT_EQ(strict.strict_tools, std::vector<std::string>{"g"});
+  EXPECT_FALSE(strict.parallel);
+  EXPECT_TRUE(job(R"("tools": [{"type": "function", "function": {"name": "f"}}])").is_none());
+}
+
 // B32: a token outside the vocabulary must not reach a kernel.
 TEST(ChatJob, RefusesTokensOutsideTheVocabularyByName) {
   const auto bias =

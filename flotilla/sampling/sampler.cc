@@ -15,7 +15,19 @@ namespace flotilla::sampling {
 
 namespace {
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+void take_out_disallowed(std::span<float> values, std::span<const std::uint32_t> allowed) {
+  for (std::size_t word = 0; word * 32 < values.size(); ++word) {
+    const std::uint32_t bits = word < allowed.size() ? allowed[word] : 0;
+    if (bits == 0xFFFFFFFF) continue;
+    const std::size_t end = std::min(values.size(), word * 32 + 32);
+    for (std::size_t i = word * 32; i < end; ++i) {
+      values[i] = (bits >> (i % 32) & 1u) != 0 ? values[i] : kBanned;
+    }
+  }
 }
+
+}  // namespace
 
 Status check_finite(std::span<const float> logits) {
   constexpr std::uint32_t kExponent = 0x7f800000u;
@@ -64,18 +76,22 @@ void Sampler::adjust(std::span<float> values) const {
 }
 
 Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const TokenId> banned,
-                                SamplerScratch& scratch) const {
+                                SamplerScratch& scratch,
+                                std::span<const std::uint32_t> allowed) const {
   FLOTILLA_TRY_STATUS(check_finite(logits));
   std::span<const float> values = logits;
-  if (adjusts() || !banned.empty()) {
+  if (adjusts() || !banned.empty() || !allowed.empty()) {
     scratch.adjusted.assign(logits.begin(), logits.end());
     adjust(scratch.adjusted);
+    if (!allowed.empty()) take_out_disallowed(scratch.adjusted, allowed);
     for (const TokenId id : banned) scratch.adjusted[static_cast<std::size_t>(id)] = kBanned;
     values = scratch.adjusted;
   }
   const std::size_t best = index_of_largest(values);
   if (values[best] == kBanned) {
-    return Error{ErrorCode::kInvalidArgument, "every token is banned"};
+    return allowed.empty() ? Error{ErrorCode::kInvalidArgument, "every token is banned"}
+                           : Error{ErrorCode::kInternal,
+                                   "no token of the vocabulary continues the constrained output"};
   }
   if (params_.temperature < kGreedyTemperature || params_.top_k == 1) {
     return static_cast<TokenId>(best);

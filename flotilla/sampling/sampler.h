@@ -8,7 +8,8 @@
 //     is divided by it, another multiplied (as in CTRL and vLLM).
 //  4. frequency_penalty * count + presence_penalty is subtracted per distinct token of the output
 //     (as OpenAI defines it; the prompt does not count).
-//  5. Banned tokens (end tokens before min_tokens) are taken out.
+//  5. Tokens that a constraint does not allow and banned ones (end tokens before min_tokens) are
+//     taken out.
 //  6. Temperature below 1e-6: the largest value, ties to the lower id. Otherwise the candidates in
 //     the order (value descending, id ascending), each with the weight
 //     exp((value - largest) / temperature) in float64; weights below exp(-32) are taken out.
@@ -48,9 +49,11 @@ class Sampler {
   // `params` must be valid for the vocabulary.
   Sampler(SamplingParams params, std::span<const TokenId> prompt);
 
-  // The token at the current generation index. `banned` must leave at least one token.
+  // The token at the current generation index. `allowed`: one bit per token, 32 in a word; empty:
+  // all. When it and `banned` leave no token, the result is an error.
   Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> banned,
-                         SamplerScratch& scratch) const;
+                         SamplerScratch& scratch,
+                         std::span<const std::uint32_t> allowed = {}) const;
   // A token was generated (sampled here, or elsewhere and fed again).
   void accept(TokenId id);
 

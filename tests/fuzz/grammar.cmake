@@ -1,0 +1,1 @@
+flotilla_fuzzer(grammar grammar_fuzz.cc DEPS grammar json)
