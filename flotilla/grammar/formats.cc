@@ -21,7 +21,9 @@ struct Format {
   "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4 BYTE "(?:\\." BYTE "){3}"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
+// Every count multiplies the states: lengths are limited only where the format does.
+#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,14}[A-Za-z0-9])?"
+#define FREE_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 #define HEX "[0-9A-Fa-f]{1,4}"
 #define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 
@@ -30,11 +32,10 @@ constexpr Format kFormats[] = {
     {"time", TIME},
     {"date-time", DATE "T" TIME},
     {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
-    // Labels of up to 32 characters, up to 7 of them.
-    {"hostname", LABEL "(?:\\." LABEL "){0,6}"},
-    // An unquoted local part of up to 64 characters at a domain of two and more labels.
-    {"email",
-     "[A-Za-z0-9_%+-](?:[A-Za-z0-9_%+-]|\\.[A-Za-z0-9_%+-]){0,31}@" LABEL "(?:\\." LABEL "){1,4}"},
+    // Up to four labels of up to 16 characters.
+    {"hostname", LABEL "(?:\\." LABEL "){0,3}"},
+    // An unquoted local part at a domain of two and more labels.
+    {"email", "[A-Za-z0-9_%+-]+(?:\\.[A-Za-z0-9_%+-]+)*@" FREE_LABEL "(?:\\." FREE_LABEL ")+"},
     {"ipv4", IPV4},
     // All eight groups, or one gap of at least two groups.
     {"ipv6", "(?:" HEX ":){7}" HEX "|::(?:" HEX "(?::" HEX "){0,5})?|" HEX "::(?:" HEX "(?::" HEX
@@ -42,7 +43,7 @@ constexpr Format kFormats[] = {
              "::(?:" HEX "(?::" HEX "){0,2})?|(?:" HEX ":){3}" HEX "::(?:" HEX "(?::" HEX
              ")?)?|(?:" HEX ":){4}" HEX "::(?:" HEX ")?"},
     // With an authority: scheme://host[:port][/path][?query][#fragment].
-    {"uri", "[a-z][a-z0-9+.-]{0,15}://" LABEL "(?:\\." LABEL "){0,6}(?::\\d{1,4})?(?:/" PCHAR
+    {"uri", "[a-z][a-z0-9+.-]*://" FREE_LABEL "(?:\\." FREE_LABEL ")*(?::\\d{1,4})?(?:/" PCHAR
             "*)*(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"},
     {"duration",
      "P(?:\\d{1,4}W|(?:\\d{1,4}Y(?:\\d{1,4}M(?:\\d{1,4}D)?)?|\\d{1,4}M(?:\\d{1,4}D)?|\\d{1,4}D)"

@@ -40,6 +40,7 @@ class Masks {
 
   void clear() {
     own_.clear();
+    bases_.clear();
     families_.clear();
     bytes_ = 0;
   }
@@ -47,12 +48,18 @@ class Masks {
   std::uint64_t num_walks() const { return num_walks_; }  // of the whole trie, for statistics
 
  private:
+  // Tokens with the distance after each, largest first, as far as that is above `common`: what must
+  // be taken out of a mask when less is left, down to `common`. Below that the trie is walked.
+  struct Costly {
+    std::vector<std::pair<std::uint32_t, TokenId>> tokens;
+    std::uint32_t common = 0;
+  };
   // A walk from the highest level of a family, for all levels: each token and escape with the
   // levels that it uses up, sorted by them.
   struct Family {
     std::vector<std::pair<std::uint32_t, TokenId>> tokens;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> escapes;
-    std::uint32_t max_distance = 0;
+    Costly costly;
     std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> dense;  // by levels left
   };
   struct Own {
@@ -63,13 +70,20 @@ class Masks {
     Family* family = nullptr;
     std::uint32_t level = 0;
     std::vector<std::pair<TokenId, std::uint32_t>> controls;  // with the distance after each
-    std::uint32_t max_distance = 0;  // after any text token, to below the base
+    Costly costly;
   };
 
   const Own& of(ConfigId config);
+  void walk_all(Own& own, ConfigId config);
+  // Wide configurations often differ from one that was walked in a corner of the vocabulary only:
+  // a key that may be anything but "name", after "na".
+  const Own* find_base(ConfigId config, ConfigId& base) const;
+  void walk_difference(Own& own, ConfigId config, const Own& base_own, ConfigId base);
   Family& family(std::uint32_t family);
   std::vector<std::uint32_t> to_words(std::span<const std::pair<std::uint32_t, TokenId>> tokens);
+  static Costly costly_of(std::vector<std::pair<std::uint32_t, TokenId>> distances);
   const std::vector<std::uint32_t>& dense_of(Family& family, std::uint32_t level);
+  void add_tokens(const Own& own, std::span<std::uint32_t> mask);
   // Goes over the subtree of `node`, at which `config` holds.
   void walk(std::uint32_t node, ConfigId config, std::span<const StackNode> stacks,
             std::uint32_t stack, std::uint64_t budget, std::span<std::uint32_t> mask);
@@ -82,6 +96,8 @@ class Masks {
   const Vocabulary& vocabulary_;
   std::unordered_map<ConfigId, std::unique_ptr<Own>> own_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Family>> families_;
+  std::vector<ConfigId> bases_;       // the latest that were walked whole and are dense
+  std::vector<std::uint32_t> share_;  // working memory of add()
   std::size_t bytes_ = 0;
   std::uint64_t num_walks_ = 0;
 };
