@@ -39,8 +39,8 @@ struct WeightView {
   const std::byte* packed = nullptr;
 };
 
-// 8 x 16 words (word j of rows 0..15), 16 scales, 16 biases: 16 rows x 64 k. Rows beyond n repeat
-// the last one.
+// 16 scales, 16 biases, then 8 chunks of 64 bytes (16 rows x 8 k, in the form that the instruction
+// set likes: see its lanes_*.h). Rows beyond n repeat the last one.
 inline constexpr std::size_t kPackedGroupBytes = 16 * 8 * 4 + 2 * 16 * 2;
 [[gnu::always_inline]] inline bool can_pack(const WeightView& w) {
   return w.format == WeightFormat::kAffine && w.bits == 4 && w.group == 64 &&

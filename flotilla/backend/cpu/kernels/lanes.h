@@ -25,6 +25,21 @@
 // effect, and drops the call.
 #define FLOTILLA_INLINE __attribute__((always_inline))
 
+namespace flotilla::backend::FLOTILLA_CPU_TARGET {
+
+// f(0), f(1), .. with constant arguments: arrays of vectors then live in registers. (GCC 12 keeps
+// them in memory when a loop over them is unrolled late, which halves the speed.)
+template <class Fn, int... I>
+FLOTILLA_INLINE inline void unroll_impl(Fn&& f, std::integer_sequence<int, I...>) {
+  (f(std::integral_constant<int, I>{}), ...);
+}
+template <int N, class Fn>
+FLOTILLA_INLINE inline void unroll(Fn&& f) {
+  unroll_impl(static_cast<Fn&&>(f), std::make_integer_sequence<int, N>{});
+}
+
+}  // namespace flotilla::backend::FLOTILLA_CPU_TARGET
+
 #if defined(FLOTILLA_CPU_AVX512)
 #include "flotilla/backend/cpu/kernels/lanes_avx512.h"
 #elif defined(FLOTILLA_CPU_AVX2)
@@ -39,17 +54,6 @@ inline constexpr int kLanes = 16;
 
 FLOTILLA_INLINE inline int min_int(int a, int b) { return a < b ? a : b; }
 FLOTILLA_INLINE inline int max_int(int a, int b) { return a > b ? a : b; }
-
-// f(0), f(1), .. with constant arguments: arrays of vectors then live in registers. (GCC 12 keeps
-// them in memory when a loop over them is unrolled late, which halves the speed.)
-template <class Fn, int... I>
-FLOTILLA_INLINE inline void unroll_impl(Fn&& f, std::integer_sequence<int, I...>) {
-  (f(std::integral_constant<int, I>{}), ...);
-}
-template <int N, class Fn>
-FLOTILLA_INLINE inline void unroll(Fn&& f) {
-  unroll_impl(static_cast<Fn&&>(f), std::make_integer_sequence<int, N>{});
-}
 
 // The first n lanes; the others are zero.
 FLOTILLA_INLINE inline F load_partial(const float* p, int n) {

@@ -62,13 +62,6 @@ FLOTILLA_LANE I shift_left(I a) {
 }
 FLOTILLA_LANE I halve(I a) { return {_mm512_maskz_srai_epi32(0xffff, a.v, 1)}; }
 FLOTILLA_LANE F to_float(I a) { return {_mm512_maskz_cvtepi32_ps(0xffff, a.v)}; }
-// Nibble N of each word, less 8. `words` went through prepare_nibbles().
-FLOTILLA_LANE I prepare_nibbles(I words) { return words; }
-template <int N>
-FLOTILLA_LANE F centered_nibble(I words) {
-  const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-  return {_mm512_maskz_permutexvar_ps(0xffff, shift_right<4 * N>(words).v, values)};
-}
 FLOTILLA_LANE F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 FLOTILLA_LANE I as_int(F a) { return {_mm512_castps_si512(a.v)}; }
 // table[index & 7] of eight entries.
@@ -77,6 +70,24 @@ FLOTILLA_LANE F lookup8(const float* table, I index) {
   const __m512 both = _mm512_insertf32x8(_mm512_castps256_ps512(t), t, 1);
   return {_mm512_maskz_permutexvar_ps(0xffff, index.v, both)};
 }
+
+// A chunk: 64 bytes, the 4-bit codes of 16 rows x 8 k, in the order that this target likes. Here a
+// word for each row, as stored.
+FLOTILLA_LANE void make_chunk(std::uint32_t*) {}  // in place, from words: the lowest k first
+inline std::uint32_t chunk_code(const std::byte* chunk, std::size_t row, std::size_t k) {
+  std::uint32_t word = 0;
+  __builtin_memcpy(&word, chunk + row * 4, sizeof word);
+  return word >> (k * 4) & 15u;
+}
+// A word for each row, and code K less 8 from it.
+FLOTILLA_LANE I chunk_words(const std::byte* chunk) { return load_int(chunk); }
+template <int K>
+FLOTILLA_LANE F word_value(I words) {
+  const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  // Only the low four bits of an index count.
+  return {_mm512_maskz_permutexvar_ps(0xffff, shift_right<4 * K>(words).v, values)};
+}
+inline constexpr int kMaxPairedRows = 0;  // see lanes_avx2.h
 
 FLOTILLA_LANE void prefetch_near(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

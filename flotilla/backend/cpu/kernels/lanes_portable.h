@@ -88,13 +88,6 @@ FLOTILLA_LANE I halve(const I& a) { return {(I::Vector)((SignedVector)a.v >> 1)}
 FLOTILLA_LANE F to_float(const I& a) {
   return {__builtin_convertvector((SignedVector)a.v, F::Vector)};
 }
-// Nibble N of each word, less 8. `words` went through prepare_nibbles(), which turns each nibble
-// into the two's complement of that number.
-FLOTILLA_LANE I prepare_nibbles(const I& words) { return {words.v ^ 0x88888888u}; }
-template <int N>
-FLOTILLA_LANE F centered_nibble(const I& words) {
-  return {__builtin_convertvector((SignedVector)(words.v << (28 - 4 * N)) >> 28, F::Vector)};
-}
 FLOTILLA_LANE F as_float(const I& a) { return {(F::Vector)a.v}; }
 FLOTILLA_LANE I as_int(const F& a) { return {(I::Vector)a.v}; }
 // table[index & 7] of eight entries.
@@ -103,6 +96,22 @@ FLOTILLA_LANE F lookup8(const float* table, const I& index) {
   for (int i = 0; i < 16; ++i) out.v[i] = table[index.v[i] & 7u];
   return out;
 }
+// A chunk: 64 bytes, the 4-bit codes of 16 rows x 8 k, in the order that this target likes. Here a
+// word for each row, as stored.
+FLOTILLA_LANE void make_chunk(std::uint32_t*) {}  // in place, from words: the lowest k first
+inline std::uint32_t chunk_code(const std::byte* chunk, std::size_t row, std::size_t k) {
+  std::uint32_t word = 0;
+  __builtin_memcpy(&word, chunk + row * 4, sizeof word);
+  return word >> (k * 4) & 15u;
+}
+// A word for each row, and code K less 8 from it.
+FLOTILLA_LANE I chunk_words(const std::byte* chunk) { return load_int(chunk); }
+template <int K>
+FLOTILLA_LANE F word_value(const I& words) {
+  return to_float((shift_right<4 * K>(words) & set1_int(15)) - set1_int(8));
+}
+inline constexpr int kMaxPairedRows = 0;  // see lanes_avx2.h
+
 FLOTILLA_LANE void prefetch_near(const void* p) { __builtin_prefetch(p); }
 FLOTILLA_LANE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 FLOTILLA_LANE void prefetch_stream(const void* p) { prefetch_near(p); }

@@ -23,8 +23,9 @@ void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int
 void pack_tiles(const WeightView& w, std::byte* out, int tile_begin, int tile_end);
 void embedding_row(const WeightView& w, int row, float scale, float* out);
 
-inline constexpr std::size_t kPackedScales = 512;  // offsets inside a packed group
-inline constexpr std::size_t kPackedBiases = 544;
+inline constexpr std::size_t kPackedScales = 0;  // offsets inside a packed group
+inline constexpr std::size_t kPackedBiases = 32;
+inline constexpr std::size_t kPackedCodes = 64;
 
 // 16 scales or biases of a packed group.
 FLOTILLA_INLINE inline F load_scale16(const std::byte* p, bool is_f16) {

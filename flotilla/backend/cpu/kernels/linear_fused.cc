@@ -18,19 +18,22 @@ struct FusedScratch {
 };
 static_assert(sizeof(FusedScratch) <= kScratchBytes);
 
-// A source gives, for the groups of one batch, words (8 x 16), scales and biases. prefetch(step),
-// called with steps 0 .. 8 * groups - 1 between the arithmetic, asks for what comes some KiB later,
-// a line per step: bursts of prefetches would stall the loads behind them. Addresses may run beyond
-// the end, which is harmless.
+// A source gives, for the groups of one batch, chunks (8 of 8 k each), scales and biases.
+// prefetch(step), called with steps 0 .. 8 * groups - 1 between the arithmetic, asks for what comes
+// some KiB later, a line per step: bursts of prefetches would stall the loads behind them.
+// Addresses may run beyond the end, which is harmless.
 struct PackedBatch {
   const std::byte* base;
   bool is_f16;
   std::uintptr_t ahead;
-  FLOTILLA_INLINE const std::byte* words(int g) const {
+  FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
+    return group(g) + kPackedCodes + j * 64;
+  }
+  FLOTILLA_INLINE F scale(int g) const { return load_scale16(group(g) + kPackedScales, is_f16); }
+  FLOTILLA_INLINE F bias(int g) const { return load_scale16(group(g) + kPackedBiases, is_f16); }
+  FLOTILLA_INLINE const std::byte* group(int g) const {
     return base + static_cast<std::size_t>(g) * kPackedGroupBytes;
   }
-  FLOTILLA_INLINE F scale(int g) const { return load_scale16(words(g) + kPackedScales, is_f16); }
-  FLOTILLA_INLINE F bias(int g) const { return load_scale16(words(g) + kPackedBiases, is_f16); }
   FLOTILLA_INLINE void prefetch(int step) const {
     // 576 bytes in 8 steps of 72 bytes: one line in nine is left over.
     const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(step) * 72;
@@ -53,8 +56,8 @@ struct PackedSource {
 struct StoredBatch {
   const FusedScratch& s;
   std::uintptr_t q_ahead, scales_ahead, biases_ahead;
-  FLOTILLA_INLINE const std::byte* words(int g) const {
-    return reinterpret_cast<const std::byte*>(s.words + g * kGroupWords);
+  FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
+    return reinterpret_cast<const std::byte*>(s.words + g * kGroupWords + j * kLanes);
   }
   FLOTILLA_INLINE F scale(int g) const { return load(s.scales + g * kLanes); }
   FLOTILLA_INLINE F bias(int g) const { return load(s.biases + g * kLanes); }
@@ -76,6 +79,7 @@ struct StoredSource {
     const auto g = static_cast<std::size_t>(g0), count = static_cast<std::size_t>(num);
     const TileRows q(w.weight, w.row_bytes, w.n, tile);
     gather_words(q.row, g * 32, count * 32, s.words);
+    for (int i = 0; i < num * 8; ++i) make_chunk(s.words + i * kLanes);
     const TileRows scales(w.scales, w.scale_row_bytes, w.n, tile);
     const TileRows biases(w.biases, w.scale_row_bytes, w.n, tile);
     expand_scales(scales, g, count, s.scale_words, s.scales);
@@ -108,20 +112,29 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
     unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
     for (int j = 0; j < 8; ++j) {
       unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
-      I words[B];
-      unroll<B>([&](auto c) FLOTILLA_INLINE {
-        words[c] = prepare_nibbles(load_int(batch.words(g + c) + j * 64));
-      });
-      // Chains are interleaved instruction by instruction: the core's window is too short for
-      // longer runs.
-      unroll<8>([&](auto i) FLOTILLA_INLINE {
-        unroll<B>([&](auto c) FLOTILLA_INLINE {
-          const float* xk = x + ((g + c) * kGroup + j * 8 + i) * M;
-          const F q = centered_nibble<i>(words[c]);
-          unroll<M>([&](auto m)
-                        FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
+      // Chains are interleaved, as the core's window is too short for longer runs.
+      if constexpr (M <= kMaxPairedRows) {
+        unroll<2 * B>([&](auto i) FLOTILLA_INLINE {
+          constexpr int part = i / B, c = i % B;
+          const float* xk = x + ((g + c) * kGroup + j * 8) * M;
+          chunk_pairs<part>(batch.chunk(g + c, j), [&](auto k, F q) FLOTILLA_INLINE {
+            unroll<M>([&](auto m) FLOTILLA_INLINE {
+              acc[c][m] = fma(q, broadcast(xk + k * M + m), acc[c][m]);
+            });
+          });
         });
-      });
+      } else {
+        I words[B];
+        unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = chunk_words(batch.chunk(g + c, j)); });
+        unroll<8>([&](auto k) FLOTILLA_INLINE {
+          unroll<B>([&](auto c) FLOTILLA_INLINE {
+            const float* xk = x + ((g + c) * kGroup + j * 8 + k) * M;
+            const F q = word_value<k>(words[c]);
+            unroll<M>([&](auto m)
+                          FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
+          });
+        });
+      }
     }
     unroll<B>([&](auto c) FLOTILLA_INLINE {
       const F scale = batch.scale(g + c), bias = fma(scale, set1(8.0f), batch.bias(g + c));

@@ -66,7 +66,7 @@ void packed_row(const WeightView& w, std::size_t row, float scale, float* out) {
     const float s = load_scale(p + kPackedScales, lane, w.scale_type);
     const float b = load_scale(p + kPackedBiases, lane, w.scale_type);
     for (std::size_t k = 0; k < 64; ++k) {
-      const std::uint32_t q = load_bits(p + k / 8 * 64 + lane * 4, k % 8 * 4, 4);
+      const std::uint32_t q = chunk_code(p + kPackedCodes + k / 8 * 64, lane, k % 8);
       out[k] = __builtin_fmaf(static_cast<float>(q), s, b) * scale;
     }
   }
@@ -123,7 +123,8 @@ void pack_tiles(const WeightView& w, std::byte* out, int tile_begin, int tile_en
       });
       alignas(64) std::uint32_t words[8 * kLanes];
       gather_words(q.row, g * 32, 32, words);
-      __builtin_memcpy(o, words, sizeof words);
+      for (int i = 0; i < 8; ++i) make_chunk(words + i * kLanes);
+      __builtin_memcpy(o + kPackedCodes, words, sizeof words);
       for (std::size_t r = 0; r < kTileRows; ++r) {
         __builtin_memcpy(o + kPackedScales + r * 2, scales.row[r] + g * 2, 2);
         __builtin_memcpy(o + kPackedBiases + r * 2, biases.row[r] + g * 2, 2);

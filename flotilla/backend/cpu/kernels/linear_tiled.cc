@@ -75,9 +75,8 @@ void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch&
     for (int j = 0; j < 8; ++j) {
       const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kStreamBytes;
       prefetch_stream(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
-      const I words = prepare_nibbles(load_int(p + j * 64));
-      unroll<8>([&](auto i)
-                    FLOTILLA_INLINE { store(out + i * kLanes, centered_nibble<i>(words)); });
+      const I words = chunk_words(p + kPackedCodes + j * 64);
+      unroll<8>([&](auto k) FLOTILLA_INLINE { store(out + k * kLanes, word_value<k>(words)); });
       out += 8 * kLanes;
     }
   }
