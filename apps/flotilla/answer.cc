@@ -1,8 +1,10 @@
 #include "apps/flotilla/answer.h"
 
 #include <boost/json.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 
 #include "apps/flotilla/console.h"
 #include "flotilla/api/chat_request.h"
@@ -53,13 +55,15 @@ class Printer {
       const std::string text = engine.decode(ids_);
       std::fwrite(text.data(), 1, text.size(), stdout);
     }
-    std::fflush(stdout);
+    flush();
   }
+  // The reason why standard output takes nothing any more (a full disk, a closed pipe).
+  const std::optional<std::string>& broken() const { return broken_; }
 
   void end() {
     if (dimmed_) std::fputs("\033[0m", stdout);
     if (!raw_ || terminal_) std::fputc('\n', stdout);
-    std::fflush(stdout);
+    flush();
   }
 
   bj::object message() const {
@@ -80,6 +84,10 @@ class Printer {
   }
 
  private:
+  void flush() {
+    if (std::fflush(stdout) != 0 && !broken_) broken_ = std::strerror(errno);
+  }
+
   void collect(const chat::OutputDelta& delta) {
     switch (delta.channel) {
       case chat::Channel::kContent:
@@ -100,12 +108,18 @@ class Printer {
     if (terminal_ && dim != dimmed_) std::fputs(dim ? "\033[2m" : "\033[0m\n", stdout);
     if (!terminal_ && dimmed_ && !dim) std::fputc('\n', stdout);
     dimmed_ = dim;
-    if (!delta.call_name.empty()) std::fprintf(stdout, "\n[calls %s] ", delta.call_name.c_str());
-    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+    const auto shown = [this](const std::string& text) {
+      return terminal_ ? printable(text) : text;
+    };
+    if (!delta.call_name.empty())
+      std::fprintf(stdout, "\n[calls %s] ", shown(delta.call_name).c_str());
+    const std::string text = shown(delta.text);
+    std::fwrite(text.data(), 1, text.size(), stdout);
   }
 
   const bool raw_, terminal_;
   bool dimmed_ = false;
+  std::optional<std::string> broken_;
   std::vector<TokenId> ids_;
   std::string content_, reasoning_;
   std::vector<std::pair<std::string, std::string>> calls_;
@@ -148,7 +162,7 @@ Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messag
   std::optional<Time::time_point> first, last;
   bool cancelled = false;
   for (;;) {
-    if (interrupted.load() && !cancelled) {
+    if ((interrupted.load() || printer.broken()) && !cancelled) {
       cancelled = true;
       engine.cancel(id);
     }
@@ -170,6 +184,9 @@ Result<Answer> stream_answer(engine::TextEngine& engine, const bj::array& messag
   if (first) {
     answer.seconds_to_first_token = std::chrono::duration<double>(*first - begin).count();
     answer.decode_seconds = std::chrono::duration<double>(*last - *first).count();
+  }
+  if (printer.broken()) {
+    return Error{ErrorCode::kUnavailable, "cannot write the answer: " + *printer.broken()};
   }
   if (answer.finish.error) return *answer.finish.error;
   return answer;

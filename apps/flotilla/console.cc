@@ -26,6 +26,24 @@ std::string format_bytes(std::uint64_t bytes) {
   return text;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, two bytes in UTF-8, are control characters too.
+    const bool is_c1 = c == 0xC2 && i + 1 < text.size() &&
+                       static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                       static_cast<unsigned char>(text[i + 1]) <= 0x9F;
+    if (is_c1) {
+      ++i;
+    } else if ((c >= 0x20 && c != 0x7F) || c == '\n' || c == '\t') {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 
 ProgressBar::ProgressBar(std::string title)

@@ -20,6 +20,10 @@ std::string format_bytes(std::uint64_t bytes);
 
 bool is_terminal(std::FILE* stream);
 
+// `text` without control characters other than line feed and tab: what a model or a file name says
+// must not steer the terminal.
+std::string printable(std::string_view text);
+
 // A bar on standard error while something loads; where that is no terminal, one line when done.
 // Thread-safe.
 class ProgressBar {

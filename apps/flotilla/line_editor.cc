@@ -2,6 +2,7 @@
 
 #include <histedit.h>
 
+#include <clocale>
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,6 +24,10 @@ struct LineEditor::Impl {
 };
 
 LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
+  // libedit reads characters of the locale; "C" has none beyond ASCII.
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+  }
   impl_->editor = el_init("flotilla", stdin, stdout, stderr);
   impl_->history = history_init();
   HistEvent event;

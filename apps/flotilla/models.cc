@@ -34,10 +34,11 @@ int list(const ModelsOptions& options) {
               "CONTEXT", "FORMAT");
   bool sound = true;
   for (const auto& m : *models) {
-    std::printf("%-*s  %-16s %10s %9lld  %s\n", static_cast<int>(width), m.name.c_str(),
+    std::printf("%-*s  %-16s %10s %9lld  %s\n", static_cast<int>(width), printable(m.name).c_str(),
                 m.family.empty() ? "?" : m.family.c_str(), format_bytes(m.num_bytes).c_str(),
                 static_cast<long long>(m.context_length), m.quantization.c_str());
-    for (const std::string& problem : m.problems) std::printf("  problem: %s\n", problem.c_str());
+    for (const std::string& problem : m.problems)
+      std::printf("  problem: %s\n", printable(problem).c_str());
     sound = sound && m.ok();
   }
   return sound ? 0 : 1;
@@ -71,16 +72,18 @@ int inspect(const ModelsOptions& options) {
       s.num_files, static_cast<long long>(s.context_length),
       s.digest.empty() ? "(not computed yet; flotilla models verify does)" : s.digest.c_str());
   std::printf("template      %s\n\n", describe_template(*folder).c_str());
-  for (const std::string& line : inspection->config) std::printf("  %s\n", line.c_str());
+  for (const std::string& line : inspection->config) std::printf("  %s\n", printable(line).c_str());
   std::printf("\n");
   std::size_t width = 6;
   for (const auto& t : inspection->tensors) width = std::max(width, t.name.size());
   for (const auto& t : inspection->tensors) {
-    std::printf("%-*s  %-16s %10s  %s\n", static_cast<int>(width), t.name.c_str(), t.shape.c_str(),
-                format_bytes(t.num_bytes).c_str(), t.format.c_str());
+    std::printf("%-*s  %-16s %10s  %s\n", static_cast<int>(width), printable(t.name).c_str(),
+                t.shape.c_str(), format_bytes(t.num_bytes).c_str(), t.format.c_str());
   }
-  for (const std::string& note : inspection->notes) std::printf("note: %s\n", note.c_str());
-  for (const std::string& problem : s.problems) std::printf("problem: %s\n", problem.c_str());
+  for (const std::string& note : inspection->notes)
+    std::printf("note: %s\n", printable(note).c_str());
+  for (const std::string& problem : s.problems)
+    std::printf("problem: %s\n", printable(problem).c_str());
   return s.ok() ? 0 : 1;
 }
 
@@ -92,14 +95,18 @@ int verify(const ModelsOptions& options) {
       *folder, [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); });
   bar.finish();
   if (!result.ok()) return report(result.error());
+  // The bytes may be what they were and still be no model.
+  const auto opened = checkpoint::Checkpoint::open(*folder);
   for (const auto& file : result->digest.files) {
-    std::printf("%s  %s  %s\n", file.sha256.c_str(), file.path.c_str(),
+    std::printf("%s  %s  %s\n", file.sha256.c_str(), printable(file.path).c_str(),
                 format_bytes(file.size).c_str());
   }
   std::printf("model digest %s\n", result->digest.hex.c_str());
   for (const std::string& path : result->damaged) {
-    std::printf("damaged: %s changed although its size and time did not\n", path.c_str());
+    std::printf("damaged: %s changed although its size and time did not\n",
+                printable(path).c_str());
   }
+  if (!opened.ok()) return report(opened.error());
   return result->damaged.empty() ? 0 : 1;
 }
 

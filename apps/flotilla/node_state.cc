@@ -98,8 +98,12 @@ Result<NodeState> open_node_state(const std::string& dir, const std::string& joi
   }
   FLOTILLA_TRY(protocol::JoinToken token, protocol::join_token_from_text(text));
   FLOTILLA_TRY(protocol::Identity identity, protocol::Identity::load_or_create(dir + kKeyFile));
-  if (!join.empty()) FLOTILLA_TRY_STATUS(write_secret_file(dir + kTokenFile, text));
-  return NodeState{std::move(identity), std::move(token)};
+  if (join.empty()) text.clear();
+  return NodeState{std::move(identity), std::move(token), std::move(text)};
+}
+
+Status keep_token(const std::string& dir, const std::string& text) {
+  return write_secret_file(dir + kTokenFile, text);
 }
 
 }  // namespace flotilla::apps

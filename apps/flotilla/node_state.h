@@ -16,11 +16,14 @@ std::string default_state_dir();
 struct NodeState {
   protocol::Identity identity;
   protocol::JoinToken token;
+  std::string new_token = {};  // the text of a token that is not kept yet
 };
 
-// `join` is a token, "@FILE", or empty: the one that was used last time. A new token is kept (mode
-// 0600) beside the key, so that the node starts without it from then on.
+// `join` is a token, "@FILE", or empty: the one that was kept.
 Result<NodeState> open_node_state(const std::string& dir, const std::string& join);
+// Keeps a token (mode 0600) beside the key, so that the node starts without it from then on. To be
+// done when the coordinator has taken the node: a wrong token must not replace a good one.
+Status keep_token(const std::string& dir, const std::string& text);
 
 // Held while a node runs: two with one identity would push each other off the link for ever.
 class NodeLock {

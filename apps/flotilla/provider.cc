@@ -48,9 +48,17 @@ void declare(settings::Settings& s, ProviderConfig& c) {
 
 Result<provider::AgentOptions> agent_options(const ProviderConfig& config) {
   FLOTILLA_TRY(NodeState state, open_node_state(config.state_dir, config.join));
+  const std::string new_token = state.new_token;
   FLOTILLA_TRY(LinkTarget target, link_target(std::move(state), config.link));
   provider::AgentOptions options{.link = {.websocket = std::move(target.websocket),
                                           .credentials = std::move(target.credentials)}};
+  if (!new_token.empty()) {
+    options.on_registered = [dir = config.state_dir, new_token] {
+      if (Status kept = keep_token(dir, new_token); !kept.ok()) {
+        log::error("join_token_not_kept", {{"reason", kept.error().message}});
+      }
+    };
+  }
   options.software = options.link.credentials.software;
   options.num_threads = static_cast<std::uint32_t>(config.models.threads);
   options.jobs.max_waiting = static_cast<std::uint32_t>(config.max_waiting);
@@ -68,9 +76,9 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
 
   const SystemClock clock;
   net::IoRuntime io(2);
-  Signals signals(io);
   provider::ModelManager models(make_loader(config.models), clock);
   if (Status added = add_models(models, config.models); !added.ok()) return report(added.error());
+  Signals signals(io);  // only now: until here Ctrl-C ends the program at once
   std::atomic<bool> drained{false};
   std::mutex mutex;
   std::optional<Error> rejected;  // guarded by mutex

@@ -18,6 +18,8 @@
 namespace flotilla::apps {
 namespace {
 
+constexpr std::chrono::milliseconds kFlushTime{1000};  // for the last answers at shutdown
+
 struct ServeConfig {
   std::string listen = "127.0.0.1:8080";
   std::string tls_certificate_file, tls_key_file;
@@ -88,9 +90,9 @@ int serve(const ServeConfig& config, const std::string& description) {
 
   const SystemClock clock;
   net::IoRuntime io(static_cast<int>(config.io_threads));
-  Signals signals(io);
   provider::ModelManager models(make_loader(config.models), clock);
   if (Status added = add_models(models, config.models); !added.ok()) return report(added.error());
+  Signals signals(io);  // only now: until here Ctrl-C ends the program at once
   provider::LocalBackend backend(models, clock, {.api_keys = config.api_keys});
   serving::SurfaceOptions surface_options;
   surface_options.session.max_body_bytes = options->max_body_bytes;
@@ -120,6 +122,8 @@ int serve(const ServeConfig& config, const std::string& description) {
   server.stop_accepting();
   const bool all_ended = signals.wait_until([&] { return surface.num_running() == 0; },
                                             std::chrono::seconds(config.drain_timeout_s));
+  surface.stop();
+  server.flush(kFlushTime);
   log::info("stopped", {{"all_requests_ended", all_ended}});
   return 0;
 }

@@ -8,6 +8,8 @@ namespace flotilla::api {
 
 inline constexpr std::size_t kMaxBodyDepth =
     48;  // JSON nesting of a body; leaves room for the link's own levels
+inline constexpr std::size_t kMaxBodyValues =
+    500'000;                                           // strings, numbers, lists, objects in a body
 inline constexpr std::size_t kMaxArgumentsDepth = 32;  // nesting inside a replayed call's arguments
 inline constexpr std::size_t kMaxModelNameBytes = 256;
 inline constexpr std::size_t kMaxMessages = 10'000;

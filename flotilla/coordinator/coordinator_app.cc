@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
+constexpr auto kFlushTime = 1s;  // for the last answers at shutdown
 constexpr auto kAccessPoll = 200ms;
 constexpr auto kHandshakeTimeout = 10s;
 
@@ -49,7 +50,7 @@ net::HttpServerOptions server_options(const CoordinatorConfig& config,
     options.tls = net::TlsFiles{config.tls_certificate_file, config.tls_key_file};
   options.max_body_bytes = static_cast<std::size_t>(config.max_body_mib) << 20;
   // The largest message of a node is Tokens; strangers get no larger buffer.
-  options.max_ws_message_bytes = protocol::Tokens::kMaxBytes + 4096;
+  options.max_ws_message_bytes = kMaxMessageBytes;
   return options;
 }
 
@@ -235,6 +236,10 @@ void CoordinatorApp::drain(const std::function<bool()>& hurry) {
     std::this_thread::sleep_for(20ms);
     impl_->on_core([&] { num_jobs = impl_->dispatcher.table().num_requests(); });
   }
+  // What is still running is told so, and its nodes are told to stop, before either link is cut.
+  impl_->server->stop_accepting();
+  impl_->surface->stop();
+  impl_->server->flush(kFlushTime);
   impl_->links->stop();
   impl_->on_core([&] { impl_->dispatcher.drain_nodes(0ms); });
 }

@@ -34,6 +34,7 @@ struct FakeNode final : NodeLink {
     asked.push_back({std::move(prepare), choice, job, attempt});
   }
   void close(Error why) override { closed = std::move(why); }
+  std::size_t queued_bytes() const override { return queued; }
 
   template <class M>
   std::vector<M> all() const {
@@ -48,6 +49,7 @@ struct FakeNode final : NodeLink {
   std::vector<Sent> sent;
   std::vector<Asked> asked;
   std::optional<Error> closed;
+  std::size_t queued = 0;
 };
 
 struct FakeClient {

@@ -25,23 +25,24 @@ class ValueHandler {
   static constexpr std::size_t max_string_size = std::size_t(-1);
   using ec = boost::system::error_code;
 
-  ValueHandler() { stack_.reset(); }
+  explicit ValueHandler(std::size_t max_values) : max_values_(max_values) { stack_.reset(); }
   bj::value release() { return stack_.release(); }
   std::size_t num_keys() const { return num_keys_; }
   bool number_out_of_range() const { return out_of_range_; }
+  bool too_many_values() const { return num_values_ > max_values_; }
 
   bool on_document_begin(ec&) { return true; }
   bool on_document_end(ec&) { return true; }
   bool on_object_begin(ec&) { return true; }
-  bool on_object_end(std::size_t n, ec&) {
+  bool on_object_end(std::size_t n, ec& error) {
     num_keys_ += n;
     stack_.push_object(n);
-    return true;
+    return count(error);
   }
   bool on_array_begin(ec&) { return true; }
-  bool on_array_end(std::size_t n, ec&) {
+  bool on_array_end(std::size_t n, ec& error) {
     stack_.push_array(n);
-    return true;
+    return count(error);
   }
   bool on_key_part(bj::string_view part, std::size_t, ec&) {
     stack_.push_chars(part);
@@ -55,23 +56,23 @@ class ValueHandler {
     stack_.push_chars(part);
     return true;
   }
-  bool on_string(bj::string_view last, std::size_t, ec&) {
+  bool on_string(bj::string_view last, std::size_t, ec& error) {
     stack_.push_string(last);
-    return true;
+    return count(error);
   }
   bool on_number_part(bj::string_view part, ec&) {
     number_.append(part.data(), part.size());
     return true;
   }
-  bool on_int64(std::int64_t n, bj::string_view, ec&) {
+  bool on_int64(std::int64_t n, bj::string_view, ec& error) {
     number_.clear();
     stack_.push_int64(n);
-    return true;
+    return count(error);
   }
-  bool on_uint64(std::uint64_t n, bj::string_view, ec&) {
+  bool on_uint64(std::uint64_t n, bj::string_view, ec& error) {
     number_.clear();
     stack_.push_uint64(n);
-    return true;
+    return count(error);
   }
   bool on_double(double approximate, bj::string_view last, ec& error) {
     number_.append(last.data(), last.size());
@@ -86,20 +87,28 @@ class ValueHandler {
       return false;
     }
     stack_.push_double(exact);
-    return true;
+    return count(error);
   }
-  bool on_bool(bool b, ec&) {
+  bool on_bool(bool b, ec& error) {
     stack_.push_bool(b);
-    return true;
+    return count(error);
   }
-  bool on_null(ec&) {
+  bool on_null(ec& error) {
     stack_.push_null();
-    return true;
+    return count(error);
   }
   bool on_comment_part(bj::string_view, ec&) { return true; }
   bool on_comment(bj::string_view, ec&) { return true; }
 
  private:
+  bool count(ec& error) {
+    if (++num_values_ <= max_values_) return true;
+    error = bj::error::array_too_large;
+    return false;
+  }
+
+  const std::size_t max_values_;
+  std::size_t num_values_ = 0;
   bj::value_stack stack_;
   std::string number_;
   std::size_t num_keys_ = 0;
@@ -157,12 +166,16 @@ Result<bj::value> parse(std::string_view text, const ParseLimits& limits) {
   options.max_depth = limits.max_depth;
   try {
     boost::system::error_code ec;
-    bj::basic_parser<ValueHandler> parser(options);
+    bj::basic_parser<ValueHandler> parser(options, limits.max_values);
     const std::size_t read = parser.write_some(false, text.data(), text.size(), ec);
     if (!ec && text.find_first_not_of(" \t\r\n", read) != std::string_view::npos) {
       ec = bj::error::extra_data;
     }
     if (parser.handler().number_out_of_range()) return invalid("JSON number is out of range");
+    if (parser.handler().too_many_values()) {
+      return Error{ErrorCode::kTooLarge,
+                   "JSON has more than " + std::to_string(limits.max_values) + " values"};
+    }
     if (ec == bj::error::too_deep) {
       return invalid("JSON is nested deeper than " + std::to_string(limits.max_depth) + " levels");
     }

@@ -17,6 +17,8 @@ namespace flotilla::json {
 struct ParseLimits {
   std::size_t max_bytes = 64u << 20;
   std::size_t max_depth = 64;
+  // A value takes some 50 bytes of memory, however short its text.
+  std::size_t max_values = 16'000'000;
 };
 
 // Strict JSON (RFC 8259, valid UTF-8, no lone surrogates, no duplicate keys). The error names the

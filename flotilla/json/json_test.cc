@@ -27,6 +27,8 @@ TEST(Json, BoundsDepthAndSize) {
   EXPECT_TRUE(parse(std::string(60, '[') + std::string(60, ']')).ok());
   EXPECT_FALSE(parse(std::string(100000, '[')).ok());
   EXPECT_EQ(parse("[1,2,3]", {.max_bytes = 4}).error().code, ErrorCode::kTooLarge);
+  EXPECT_TRUE(parse("[1,{\"a\":\"x\"},[]]", {.max_values = 5}).ok());
+  EXPECT_EQ(parse("[1,{\"a\":\"x\"},[]]", {.max_values = 4}).error().code, ErrorCode::kTooLarge);
 }
 
 TEST(Json, SkipsAByteOrderMarkAndKeepsKeyOrder) {

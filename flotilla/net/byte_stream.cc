@@ -47,6 +47,7 @@ struct ByteStream::Impl : std::enable_shared_from_this<ByteStream::Impl> {
   bool is_server;
   std::string peer;
   std::string unread;
+  std::uint64_t bytes_read = 0;
   std::uint64_t bytes_written = 0;
 };
 
@@ -93,6 +94,7 @@ void ByteStream::read_some(std::span<char> into, Handler done) {
   }
   const auto buffer = asio::buffer(into.data(), into.size());
   auto handler = [impl = impl_, done = std::move(done)](error_code error, std::size_t n) {
+    impl->bytes_read += n;
     done(error, n);
   };
   if (impl_->tls) {
@@ -151,6 +153,7 @@ bool ByteStream::peer_closed() const {
 const Strand& ByteStream::strand() const { return impl_->strand; }
 const std::string& ByteStream::peer() const { return impl_->peer; }
 bool ByteStream::secure() const { return impl_->tls.has_value(); }
+std::uint64_t ByteStream::bytes_read() const { return impl_->bytes_read; }
 std::uint64_t ByteStream::bytes_written() const { return impl_->bytes_written; }
 
 }  // namespace flotilla::net

@@ -52,7 +52,9 @@ class ByteStream {
   const Strand& strand() const;
   const std::string& peer() const;  // "127.0.0.1:5555"
   bool secure() const;
-  std::uint64_t bytes_written() const;  // since the start; tells progress from standstill
+  // Since the start; tell progress from standstill.
+  std::uint64_t bytes_read() const;
+  std::uint64_t bytes_written() const;
 
  private:
   struct Impl;

@@ -111,6 +111,8 @@ class HttpServer {
   Status reload_certificate();  // connections made from now on use the new files; on error the old
                                 // ones stay
   void stop_accepting();        // drain: existing connections go on
+  // After stop_accepting(): waits until no connection has an answer to write, at most `limit`.
+  void flush(std::chrono::milliseconds limit);
   std::size_t num_connections() const;
 
  private:

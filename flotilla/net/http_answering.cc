@@ -150,6 +150,7 @@ void HttpConnection::check_write_progress() {
 }
 
 void HttpConnection::answer_written() {
+  --context_->num_answering;
   if (answer_) {
     answer_->alive = false;
     std::function<void()> closed,
@@ -183,6 +184,7 @@ void HttpConnection::linger() {
 
 void HttpConnection::close(bool reset) {
   if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kAnswering) --context_->num_answering;
   phase_ = Phase::kClosed;
   read_timer_.cancel();
   write_timer_.cancel();

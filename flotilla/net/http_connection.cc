@@ -162,6 +162,7 @@ bool HttpConnection::refused_by_head() {
 void HttpConnection::dispatch() {
   read_timer_.cancel();
   phase_ = Phase::kAnswering;
+  ++context_->num_answering;
   HttpRequest request = std::move(parser_->request());
   request.peer = stream_->peer();
   request.secure = stream_->secure();
@@ -231,6 +232,7 @@ void HttpConnection::protocol_error(unsigned status, std::string_view message) {
 void HttpConnection::answer_and_close(HttpResponse response) {
   read_timer_.cancel();
   phase_ = Phase::kAnswering;
+  ++context_->num_answering;
   keep_alive_ = false;
   begin_answer(response, /*streamed=*/false);
   answer_complete_ = true;

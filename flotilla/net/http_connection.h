@@ -29,7 +29,8 @@ struct HttpServerContext {
   HttpServer::ErrorBody error_body;
   WsAcceptor ws_acceptor;
   HttpHeadCheck head_check;
-  std::atomic<bool> draining{false};  // answers say "Connection: close"
+  std::atomic<bool> draining{false};          // answers say "Connection: close"
+  mutable std::atomic<int> num_answering{0};  // connections that owe or write an answer
 };
 
 // Everything runs on the stream's strand unless said otherwise.

@@ -5,11 +5,13 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "flotilla/log/log.h"
 #include "flotilla/net/asio_internal.inc"
+#include "flotilla/net/file_limit.h"
 #include "flotilla/net/http_connection.h"
 #include "flotilla/net/socket_internal.inc"
 #include "flotilla/net/tls_context.h"
@@ -20,6 +22,11 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using namespace std::chrono_literals;
+
+namespace {
+// Descriptors for everything but the connections of clients: models, database, links.
+constexpr std::size_t kSpareFiles = 128;
+}  // namespace
 
 struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   Impl(IoRuntime& runtime, HttpServerOptions options, HttpHandler handler, ErrorBody error_body)
@@ -58,6 +65,13 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
 };
 
 Status HttpServer::Impl::start() {
+  // Without descriptors to spare, accepting fails and even answering from files does.
+  const std::size_t files = raise_file_limit();
+  const std::size_t room = files > 2 * kSpareFiles ? files - kSpareFiles : files / 2;
+  if (context->options.max_connections > room) {
+    log::warn("connections_limited", {{"open_files", files}, {"max_connections", room}});
+    context->options.max_connections = room;
+  }
   const HttpServerOptions& options = context->options;
   const std::string where = options.host + ":" + std::to_string(options.port);
   if (options.tls) {
@@ -210,6 +224,13 @@ void HttpServer::stop_accepting() {
     impl->acceptor.close(ignored);
     impl->retry.cancel();
   });
+}
+
+void HttpServer::flush(std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (impl_->context->num_answering > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(5ms);
+  }
 }
 
 std::size_t HttpServer::num_connections() const {

@@ -193,11 +193,13 @@ void WsSessionImpl::opened() {
   write_next();
 }
 
+// Piece by piece, so that a long message on a slow line is seen to move.
 void WsSessionImpl::read_next() {
-  connection_->ws.async_read(
-      connection_->buffer, [self = shared_from_this()](error_code error, std::size_t) {
+  connection_->ws.async_read_some(
+      connection_->buffer, 0, [self = shared_from_this()](error_code error, std::size_t) {
         if (self->finished_) return;
         auto& connection = *self->connection_;
+        self->received_bytes_ = connection.stream().bytes_read();
         if (error) {
           if (error == websocket::error::closed) {
             const auto& reason = connection.ws.reason();
@@ -208,14 +210,24 @@ void WsSessionImpl::read_next() {
           }
           return self->finish("read: " + error.message());
         }
-        std::string message(static_cast<const char*>(connection.buffer.data().data()),
-                            connection.buffer.size());
-        const bool binary = connection.ws.got_binary();
-        connection.buffer.clear();
-        if (connection.buffer.capacity() > kKeptReadBuffer) connection.buffer.shrink_to_fit();
-        self->handlers_.on_message(std::move(message), binary);
+        if (connection.ws.is_message_done()) self->deliver();
         if (!self->finished_) self->read_next();
       });
+}
+
+void WsSessionImpl::deliver() {
+  Connection& connection = *connection_;
+  std::string message(static_cast<const char*>(connection.buffer.data().data()),
+                      connection.buffer.size());
+  const bool binary = connection.ws.got_binary();
+  connection.buffer.clear();
+  if (connection.buffer.capacity() > kKeptReadBuffer) connection.buffer.shrink_to_fit();
+  handlers_.on_message(std::move(message), binary);
+}
+
+void WsSessionImpl::set_max_message_bytes(std::size_t bytes) {
+  max_message_bytes_ = bytes;
+  if (open_ && !finished_) connection_->ws.read_message_max(bytes);
 }
 
 bool WsSessionImpl::send(std::string message, bool binary) {

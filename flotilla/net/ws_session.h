@@ -27,6 +27,11 @@ class WsSession {
   virtual void close(std::uint16_t code, std::string_view reason) = 0;  // graceful, bounded to 5 s
   virtual void abort() = 0;                                             // at once
   virtual std::size_t queued_bytes() const = 0;
+  // Since the start, of messages that are still incomplete too: a peer that sends is alive.
+  virtual std::uint64_t received_bytes() const = 0;
+  // The longest message that is taken from now on; a longer one ends the connection. On the
+  // session's strand, from a handler, or before the connection is open.
+  virtual void set_max_message_bytes(std::size_t bytes) = 0;
   virtual std::string peer() const = 0;
   // Runs `task` on the session's strand.
   virtual void post(std::function<void()> task) = 0;

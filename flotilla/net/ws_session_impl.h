@@ -37,6 +37,8 @@ class WsSessionImpl final : public WsSession, public std::enable_shared_from_thi
   void close(std::uint16_t code, std::string_view reason) override;
   void abort() override;
   std::size_t queued_bytes() const override { return queued_bytes_; }
+  std::uint64_t received_bytes() const override { return received_bytes_; }
+  void set_max_message_bytes(std::size_t bytes) override;
   std::string peer() const override;
   void post(std::function<void()> task) override { strand_.post(std::move(task)); }
 
@@ -49,6 +51,7 @@ class WsSessionImpl final : public WsSession, public std::enable_shared_from_thi
 
   void opened();
   void read_next();
+  void deliver();
   void take_messages();
   void write_next();
   void check_write_progress();
@@ -56,12 +59,13 @@ class WsSessionImpl final : public WsSession, public std::enable_shared_from_thi
   void finish(std::string reason);
 
   const Strand strand_;
-  const std::size_t max_message_bytes_;
+  std::size_t max_message_bytes_;
   Timer timer_;        // connecting, then closing
   Timer write_timer_;  // progress of writes
 
   std::atomic<bool> closed_{false};
   std::atomic<std::size_t> queued_bytes_{0};
+  std::atomic<std::uint64_t> received_bytes_{0};
   mutable std::mutex mutex_;
   std::string peer_;  // guarded by mutex_
   std::deque<Message>

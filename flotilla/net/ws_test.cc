@@ -152,6 +152,49 @@ TEST_F(WsTest, AMessageOverTheLimitClosesTheSession) {
   session->abort();
 }
 
+TEST_F(WsTest, TheLimitCanGrowWhenThePeerIsKnown) {
+  server_->set_ws_acceptor(
+      [this](const HttpRequest&, std::shared_ptr<WsSession> session) -> Result<WsHandlers> {
+        session->set_max_message_bytes(100);
+        WsHandlers handlers = Side::handlers(far_);
+        handlers.on_message = [this, session, inner = std::move(handlers.on_message)](
+                                  std::string message, bool binary) {
+          session->set_max_message_bytes(1 << 20);
+          inner(std::move(message), binary);
+        };
+        return handlers;
+      });
+  auto early = connect("/link");
+  early->send(std::string(101, 'x'), true);
+  ASSERT_TRUE(eventually([&] { return far_->num_closed == 1; }));
+  EXPECT_EQ(far_->count(), 0u);
+  auto known = connect("/link");
+  known->send(std::string(100, 'x'), true);
+  known->send(std::string(1 << 20, 'y'), true);
+  ASSERT_TRUE(eventually([&] { return far_->count() == 2; }, 5000ms));
+  known->abort();
+}
+
+TEST_F(WsTest, ReceivedBytesGrowBeforeAMessageIsComplete) {
+  far_->session.reset();
+  TestClient client(server_->port());
+  client.send(
+      "GET /link HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+      "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+  client.read_until("\r\n\r\n");
+  ASSERT_TRUE(eventually([&] {
+    std::lock_guard lock(far_->mutex);
+    return far_->session != nullptr;
+  }));
+  // The head of a masked frame of 200 bytes, and the first of them.
+  client.send(std::string("\x82\xfe\x00\xc8\x01\x02\x03\x04", 8) + std::string(50, 'z'));
+  EXPECT_TRUE(eventually([&] {
+    std::lock_guard lock(far_->mutex);
+    return far_->session->received_bytes() >= 50;
+  }));
+  EXPECT_EQ(far_->count(), 0u);
+}
+
 TEST_F(WsTest, AnUnmaskedOrMalformedFrameClosesTheSession) {
   for (const std::string& frame :
        {std::string("\x81\x02hi"), std::string(16, static_cast<char>(0xff))}) {

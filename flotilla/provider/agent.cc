@@ -111,7 +111,10 @@ void Agent::Impl::start() {
   LinkEvents events;
   events.make_register = [this] { return make_register(); };
   events.make_heartbeat = [this] { return make_heartbeat(); };
-  events.on_up = [this](const protocol::Registered&) { connected = true; };
+  events.on_up = [this](const protocol::Registered&) {
+    connected = true;
+    if (options.on_registered) options.on_registered();
+  };
   events.on_message = [this](const protocol::FrameHeader& header,
                              protocol::CoordinatorMessage message) {
     on_message(header, std::move(message));

@@ -25,6 +25,8 @@ struct AgentOptions {
   // The coordinator will not have this node (uninvited, revoked, wrong key, ...) and it never got
   // through before. On an I/O thread; the agent goes on trying until it is stopped.
   std::function<void(const Error&)> on_rejected = {};
+  // The coordinator took this node; each time the link comes up. On an I/O thread.
+  std::function<void()> on_registered = {};
 };
 
 // Thread-safe. Must not be destroyed on an I/O thread, and `io` must be running then.

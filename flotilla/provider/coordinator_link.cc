@@ -195,6 +195,11 @@ void CoordinatorLink::beat() {
 void CoordinatorLink::check_alive() {
   const auto now = clock_.now();
   if (check_due_ != Clock::Instant{} && now - check_due_ > kSleptThrough) last_heard_ = now;
+  // Part of a long message, on a slow line, is a sign of life.
+  if (const std::uint64_t received = session_->received_bytes(); received != received_seen_) {
+    received_seen_ = received;
+    last_heard_ = now;
+  }
   const auto silence = std::chrono::duration_cast<milliseconds>(now - last_heard_);
   if (silence >= dead_after_) {
     return disconnect({ErrorCode::kUnavailable, "nothing heard from the coordinator for " +

@@ -90,6 +90,7 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   Clock::Instant up_since_;
   Clock::Instant last_heard_;
   Clock::Instant check_due_;
+  std::uint64_t received_seen_ = 0;  // of this connection, at the last check
   std::chrono::milliseconds dead_after_{15'000};
   std::chrono::milliseconds heartbeat_interval_{5'000};
   std::uint64_t heartbeat_sequence_ = 0;

@@ -103,7 +103,7 @@ void JobRunner::on_prepare(const AttemptKey& key, protocol::Prepare prepare) {
     });
   };
   if (!workers_.try_post(std::move(task))) {
-    jobs_.erase(key);
+    forget(key);
     return refuse(key, RefuseReason::kBusy,
                   {ErrorCode::kResourceExhausted, "too many prompts are being prepared"}, 100);
   }
@@ -224,10 +224,9 @@ void JobRunner::finish(const AttemptKey& key, Job& job, const engine::Finish& ou
     send_(std::move(last), key);
   }
   const bool was_cancelled = job.num_cancels > 0;
-  forget(key);
   remember_ended(key);
   ended_[key] = was_cancelled;
-  on_load_changed_();
+  forget(key);
 }
 
 void JobRunner::on_cancel(const AttemptKey& key) {
@@ -270,7 +269,9 @@ void JobRunner::drop_all() {
   on_load_changed_();
 }
 
-void JobRunner::forget(const AttemptKey& key) { jobs_.erase(key); }
+void JobRunner::forget(const AttemptKey& key) {
+  if (jobs_.erase(key) > 0) on_load_changed_();
+}
 
 void JobRunner::remember_ended(const AttemptKey& key) {
   if (!ended_.emplace(key, false).second) return;
@@ -295,9 +296,10 @@ void JobRunner::arm_lease_timer() {
 
 void JobRunner::end_leases() {
   const auto now = clock_.now();
-  std::erase_if(jobs_, [&](const auto& entry) {
+  const std::size_t ended = std::erase_if(jobs_, [&](const auto& entry) {
     return entry.second.state == State::kLeased && entry.second.lease_ends <= now;
   });
+  if (ended > 0) on_load_changed_();
   arm_lease_timer();
 }
 

@@ -65,7 +65,8 @@ Status ChatSession::begin_work() {
   const std::string& text = exchange_->request().body;
   FLOTILLA_TRY(const boost::json::value body,
                json::parse(text, {.max_bytes = context_.options.max_body_bytes,
-                                  .max_depth = api::kMaxBodyDepth}));
+                                  .max_depth = api::kMaxBodyDepth,
+                                  .max_values = api::kMaxBodyValues}));
   FLOTILLA_TRY(api::ChatRequest request, api::parse_chat_request(body));
 
   streaming_ = request.stream;

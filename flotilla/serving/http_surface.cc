@@ -60,7 +60,9 @@ HttpSurface::HttpSurface(ChatBackend& backend, const Clock& clock, LaneFactory l
       options_(std::move(options)),
       cors_(options_.allowed_origins) {}
 
-HttpSurface::~HttpSurface() {
+HttpSurface::~HttpSurface() { stop(); }
+
+void HttpSurface::stop() {
   for (const auto& session : sessions_.close())
     session->stop({ErrorCode::kUnavailable, "the server is stopping"});
   if (!sessions_.wait_until_empty(kStopPatience)) {
@@ -117,6 +119,9 @@ HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request) const
 std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest& head) const {
   const Exchange in = begin(head);
   Admission admission = admit(head);
+  if (!admission.refusal && admission.route->target != Target::kChat) {
+    admission.refusal = protocol_error_reply(400, "this URL takes no request body");
+  }
   if (!admission.refusal) return std::nullopt;
   return finish(in, admission.name, std::move(*admission.refusal));
 }

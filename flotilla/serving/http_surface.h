@@ -30,10 +30,15 @@ struct SurfaceOptions {
 class HttpSurface {
  public:
   HttpSurface(ChatBackend& backend, const Clock& clock, LaneFactory lanes, SurfaceOptions options);
-  // Fails what is running and waits for it. Destroy the HttpServer first.
+  // stop(), unless that was done. Destroy the HttpServer first.
   ~HttpSurface();
   HttpSurface(const HttpSurface&) = delete;
   HttpSurface& operator=(const HttpSurface&) = delete;
+
+  // Ends what is running with kUnavailable: an HTTP status where nothing was sent, an error event
+  // in a stream. Waits until the answers are handed to their connections. New requests are refused
+  // from then on. Not on an I/O thread.
+  void stop();
 
   // For net::HttpServer.
   void handle(std::shared_ptr<net::HttpExchange> exchange);

@@ -53,6 +53,9 @@ TEST_F(Surface, WhoeverMayNotAskIsRefusedByTheHeadAlone) {
   EXPECT_TRUE(refusal->headers.find("x-request-id"));
   head.headers.add("Authorization", "Bearer K");
   EXPECT_FALSE(surface().check_head(head));
+  head.path = "/healthz";
+  head.method = "GET";
+  EXPECT_EQ(surface().check_head(head)->status, 400u);
   head.path = "/v1/nothing";
   EXPECT_EQ(surface().check_head(head)->status, 404u);
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "flotilla/base/file.h"
 #include "flotilla/base/text.h"
@@ -80,6 +81,20 @@ std::optional<std::string> scalar_text(const toml::node& node) {
     return std::string(buffer);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+namespace {
+
+// Variables that some command of this program knows: one environment serves them all.
+std::set<std::string, std::less<>>& variables_of_this_program() {
+  static std::set<std::string, std::less<>> names;
+  return names;
+}
+
+std::string variable_of(std::string_view name) {
+  return std::string(kPrefix) + with_separator(name, '_', true);
 }
 
 }  // namespace
@@ -238,6 +253,7 @@ void Settings::add(std::string name, std::vector<std::string>* target, std::stri
 void Settings::bind_flags(CLI::App& app) {
   app.add_option("--config", impl_->config_file, "TOML file with settings")->type_name("FILE");
   for (auto& e : impl_->entries) {
+    variables_of_this_program().insert(variable_of(e->name));
     const std::string flag = "--" + with_separator(e->name, '-', false);
     auto* option = app.add_option(flag, e->flag_values, e->help);
     if (e->is_bool) {
@@ -268,7 +284,7 @@ Status Settings::load(const std::vector<std::string>& environment) {
 
   std::vector<std::string> known;
   for (auto& e : impl_->entries) {
-    const std::string variable = std::string(kPrefix) + with_separator(e->name, '_', true);
+    const std::string variable = variable_of(e->name);
     known.push_back(variable);
     const auto it = variables.find(variable);
     if (it == variables.end()) continue;
@@ -285,6 +301,7 @@ Status Settings::load(const std::vector<std::string>& environment) {
     variables.erase(it);
   }
   for (const std::string_view name : kReservedVariables) variables.erase(std::string(name));
+  for (const std::string& name : variables_of_this_program()) variables.erase(name);
   if (!variables.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  unknown("environment variable", variables.begin()->first, known)};

@@ -76,6 +76,15 @@ TEST_F(SettingsTest, WrongTypesNameFileLineAndKey) {
 TEST_F(SettingsTest, BrokenTomlNamesTheLine) {
   EXPECT_NE(load({}, "a = \n b").error().message.find("line"), std::string::npos);
 }
+TEST_F(SettingsTest, VariablesOfOtherCommandsOfTheProgramAreNoMistake) {
+  std::string other;
+  CLI::App app;
+  Settings of_other_command;
+  of_other_command.add("other.thing", &other, "");
+  of_other_command.bind_flags(app);
+  EXPECT_TRUE(load({}, "", {"FLOTILLA_OTHER_THING=1"}).ok());
+  EXPECT_FALSE(load({}, "", {"FLOTILLA_OTHER_THINK=1"}).ok());
+}
 TEST_F(SettingsTest, AConfigFileThatCannotBeReadIsAnError) {
   const Status folder = load({"--config=" + ::testing::TempDir()});
   ASSERT_FALSE(folder.ok());

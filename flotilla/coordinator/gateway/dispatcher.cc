@@ -116,7 +116,7 @@ void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
 }
 
 void Dispatcher::enqueue(Job& job) {
-  const Request& request = *table_.request(job.request);
+  Request& request = *table_.request(job.request);
   const std::string& model = request.model;
   if (registry_.model(model) == nullptr) {
     if (registry_.num_providers() == 0) {
@@ -143,8 +143,10 @@ void Dispatcher::enqueue(Job& job) {
   }
   job.state = JobState::kQueued;
   job.provider = nullptr;
-  // A job that lost its node has waited before: it goes to the front.
+  // A job that lost its node has waited before: it goes to the front. Its time on the node was no
+  // waiting.
   if (job.attempt > 0) {
+    request.queue_deadline = std::max(request.queue_deadline, clock_.now() + limits_.queue_timeout);
     queue.push_front(job.id);
   } else {
     queue.push_back(job.id);

@@ -138,6 +138,7 @@ class Dispatcher {
   void erase_if_done(RequestId id);
 
   void check_jobs(Clock::Instant now);
+  bool still_sending(const Job& job);
   void check_nodes(Clock::Instant now);
   void update_gauges();
 

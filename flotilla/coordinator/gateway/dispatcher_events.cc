@@ -6,6 +6,11 @@
 
 namespace flotilla::coordinator {
 namespace {
+// So much in front of a node's socket means that its line, not the node, is slow.
+constexpr std::size_t kSlowLineBytes = 64u << 10;
+}  // namespace
+
+namespace {
 
 std::size_t size_of(const serving::ChatEvent& event) {
   std::size_t bytes = sizeof event + event.ids.size() * sizeof(std::int32_t);
@@ -135,6 +140,10 @@ void Dispatcher::check_nodes(Clock::Instant now) {
   }
 }
 
+bool Dispatcher::still_sending(const Job& job) {
+  return job.provider != nullptr && job.provider->link->queued_bytes() >= kSlowLineBytes;
+}
+
 void Dispatcher::check_jobs(Clock::Instant now) {
   std::vector<JobId> late;
   for (const auto& [id, job] : table_.jobs()) {
@@ -144,7 +153,12 @@ void Dispatcher::check_jobs(Clock::Instant now) {
         if (now >= request.queue_deadline) late.push_back(id);
         break;
       case JobState::kPreparing:
-        if (now - job.attempt_since >= limits_.lease_timeout) late.push_back(id);
+        // A long prompt on a slow line has not even arrived.
+        if (still_sending(job)) {
+          table_.job(id)->attempt_since = now;
+        } else if (now - job.attempt_since >= limits_.lease_timeout) {
+          late.push_back(id);
+        }
         break;
       case JobState::kRunning: {
         if (request.paused) break;

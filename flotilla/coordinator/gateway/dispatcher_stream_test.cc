@@ -86,6 +86,25 @@ TEST_F(Fleet, FramesOfAnOldAttemptAreDropped) {
   expect_idle();
 }
 
+TEST_F(Fleet, ALongPromptOnASlowLineIsNotALateLease) {
+  auto a = join("a", 1);
+  auto client = ask();
+  a->queued = 8u << 20;
+  for (int i = 0; i < 10; ++i) {
+    wait(limits.lease_timeout / 2);
+    beat(*a);
+  }
+  EXPECT_THAT(a->all<protocol::Cancel>(), IsEmpty());
+  a->queued = 0;
+  wait(limits.lease_timeout / 2);
+  beat(*a);
+  const auto job = lease(*a);
+  tokens(*a, job, 0, "x");
+  finish(*a, job, 1);
+  EXPECT_EQ(client->text(), "x");
+  expect_idle();
+}
+
 TEST_F(Fleet, ASilentNodeIsDeadAfterFifteenSeconds) {
   auto a = join("a");
   auto client = ask();

@@ -49,6 +49,25 @@ TEST_F(Fleet, ANodeLostBeforeTheFirstContentIsReplacedUnseen) {
   expect_idle();
 }
 
+TEST_F(Fleet, TimeOnANodeThatIsLostIsNotTimeInTheQueue) {
+  auto a = join("a", 1);
+  auto client = ask(/*stream=*/false);
+  const auto job = lease(*a);
+  for (int i = 0; i < 12; ++i) {
+    wait(limits.queue_timeout / 6);
+    beat(*a);
+    tokens(*a, job, static_cast<std::uint32_t>(i), "x");
+  }
+  lose(*a);
+  wait(limits.queue_timeout / 6);
+  auto again = join("a", 1);
+  ASSERT_EQ(again->asked.size(), 1u);
+  tokens(*again, lease(*again), 0, "Hi");
+  finish(*again, again->asked[0], 1);
+  EXPECT_EQ(client->text(), "Hi");
+  expect_idle();
+}
+
 TEST_F(Fleet, ANodeLostAfterContentEndsTheStreamWithOneError) {
   auto a = join("a");
   auto b = join("b");

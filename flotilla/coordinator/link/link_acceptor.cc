@@ -17,6 +17,7 @@ net::WsAcceptor LinkAcceptor::acceptor() {
     if (request.path != kLinkPath)
       return Error{ErrorCode::kNotFound, "no WebSocket is served at this path"};
     if (stopped_) return Error{ErrorCode::kUnavailable, "the coordinator is shutting down"};
+    socket->set_max_message_bytes(protocol::kMaxHandshakeBytes);
     auto session = std::make_shared<NodeSession>(context_, std::move(socket));
     {
       std::lock_guard lock(mutex_);

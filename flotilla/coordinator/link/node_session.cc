@@ -10,8 +10,11 @@ namespace {
 constexpr std::size_t kMaxEarlyFrames = 4;
 // A node that floods the core is cut before it takes the memory; a real one sends a few frames per
 // step and job.
-constexpr std::size_t kMaxHandedOver = 65'536;
+// Messages of one node that wait for the core strand.
+constexpr std::size_t kMaxHandedOver = std::size_t{64} << 20;
+constexpr std::size_t kMessageCost = 1024;  // of a small message, beside its bytes
 // The socket closes when more than 16 MiB wait in it.
+constexpr std::size_t kSteeringBytes = 1u << 20;
 constexpr std::size_t kMaxSocketBytes = (16u << 20) - (64u << 10);
 constexpr std::uint16_t kClosePolicy = 1008;
 
@@ -62,7 +65,11 @@ void NodeSession::on_hello(const std::string& message, bool binary) {
 
 void NodeSession::on_found(Result<std::optional<protocol::KnownNode>> known) {
   if (step_ != Step::kFinding) return;
-  if (!known.ok()) return refuse(known.error());
+  if (!known.ok()) {
+    // What the database says is nothing for a peer that has proved nothing yet.
+    log::error("node_lookup_failed", {{"reason", known.error().message}});
+    return refuse({ErrorCode::kUnavailable, "the coordinator cannot look up nodes; try again"});
+  }
   known_ = std::move(*known);
   auto offer = handshake_.offer(known_);
   if (!offer.ok()) return refuse(offer.error());
@@ -73,6 +80,7 @@ void NodeSession::on_found(Result<std::optional<protocol::KnownNode>> known) {
 void NodeSession::on_proof(const std::string& message, bool binary) {
   auto first_join = handshake_.on_proof(message, binary);
   if (!first_join.ok()) return refuse(first_join.error());
+  socket_->set_max_message_bytes(kMaxMessageBytes);
   if (!*first_join) return seal();
   step_ = Step::kBinding;
   context_.directory.bind(
@@ -81,7 +89,11 @@ void NodeSession::on_proof(const std::string& message, bool binary) {
         if (!self) return;
         self->socket_->post([self, bound = std::move(bound)] {
           if (self->step_ != Step::kBinding) return;
-          if (!bound.ok()) return self->refuse(bound.error());
+          if (!bound.ok()) {
+            log::error("node_binding_failed", {{"reason", bound.error().message}});
+            return self->refuse({ErrorCode::kUnavailable,
+                                 "the coordinator cannot store the node's key; try again"});
+          }
           log::info("node_joined", {{"node", self->known_->node},
                                     {"key", fingerprint(self->handshake_.hello().public_key)}});
           self->seal();
@@ -111,27 +123,29 @@ void NodeSession::on_frame(const std::string& message, bool binary) {
     return refuse(link_error(protocol::LinkFault::kUnexpectedMessage,
                              "the first sealed message must be register"));
   }
-  hand_over(frame->header, std::move(*decoded));
+  hand_over(frame->header, std::move(*decoded), frame->body.size());
 }
 
-void NodeSession::hand_over(const protocol::FrameHeader& header,
-                            protocol::ProviderMessage message) {
-  if (num_handed_over_.fetch_add(1) >= kMaxHandedOver) {
+void NodeSession::hand_over(const protocol::FrameHeader& header, protocol::ProviderMessage message,
+                            std::size_t bytes) {
+  const std::size_t cost = bytes + kMessageCost;
+  if (handed_over_bytes_.fetch_add(cost) + cost > kMaxHandedOver) {
     return refuse(
         {ErrorCode::kResourceExhausted, "the node sends faster than its messages can be handled"});
   }
   const bool joins = !std::exchange(joined_, true);
-  context_.core([self = shared_from_this(), header, joins, message = std::move(message)]() mutable {
-    --self->num_handed_over_;
-    if (joins) {
-      self->registered_ = true;
-      self->context_.dispatcher.node_joined({self->provider_, self->known_->node, self},
-                                            std::get<protocol::Register>(message));
-    } else {
-      self->context_.dispatcher.node_message(self->provider_, self.get(), header.job,
-                                             header.attempt, std::move(message));
-    }
-  });
+  context_.core(
+      [self = shared_from_this(), header, joins, cost, message = std::move(message)]() mutable {
+        self->handed_over_bytes_ -= cost;
+        if (joins) {
+          self->registered_ = true;
+          self->context_.dispatcher.node_joined({self->provider_, self->known_->node, self},
+                                                std::get<protocol::Register>(message));
+        } else {
+          self->context_.dispatcher.node_message(self->provider_, self.get(), header.job,
+                                                 header.attempt, std::move(message));
+        }
+      });
 }
 
 void NodeSession::on_closed(const std::string& reason) {
@@ -166,28 +180,30 @@ void NodeSession::transmit(const protocol::CoordinatorMessage& message, const Jo
                            std::uint32_t attempt) {
   if (step_ != Step::kSealed) return;
   auto encoded = protocol::encode(message);
-  const bool fits =
-      encoded.ok() && encoded->body.size() + socket_->queued_bytes() < kMaxSocketBytes;
+  const bool is_prepare = std::holds_alternative<protocol::Prepare>(message);
+  // Prompts leave room for the small messages that steer what already runs.
+  const std::size_t limit = kMaxSocketBytes - (is_prepare ? kSteeringBytes : 0);
+  const bool fits = encoded.ok() && encoded->body.size() + socket_->queued_bytes() < limit;
   if (fits) {
     socket_->send(channel_->seal(encoded->kind, job, attempt, encoded->body), true);
     return;
   }
-  if (!std::holds_alternative<protocol::Prepare>(message)) {
+  if (!is_prepare) {
     return refuse({ErrorCode::kResourceExhausted, "the node does not take its messages"});
   }
   // Answered in the node's place, so that the job goes elsewhere or back to the client.
-  const bool never = !encoded.ok() || encoded->body.size() >= kMaxSocketBytes;
+  const bool never = !encoded.ok() || encoded->body.size() >= limit;
   protocol::Refuse refusal;
   refusal.reason = never ? protocol::RefuseReason::kInvalidRequest : protocol::RefuseReason::kBusy;
   refusal.error =
       never ? protocol::WireError{ErrorCode::kTooLarge,
                                   "the request exceeds what can be sent to a node (" +
-                                      std::to_string(kMaxSocketBytes) + " bytes)"}
+                                      std::to_string(limit) + " bytes)"}
             : protocol::WireError{ErrorCode::kUnavailable, "the link to the node is full"};
   protocol::FrameHeader header;
   header.job = job;
   header.attempt = attempt;
-  hand_over(header, refusal);
+  hand_over(header, refusal, 0);
 }
 
 void NodeSession::close(Error why) {

@@ -19,6 +19,9 @@
 
 namespace flotilla::coordinator {
 
+// Of a node that has proved who it is. Before that kMaxHandshakeBytes are taken, and no more kept.
+inline constexpr std::size_t kMaxMessageBytes = protocol::Tokens::kMaxBytes + 4096;
+
 class NodeSession final : public NodeLink, public std::enable_shared_from_this<NodeSession> {
  public:
   // What all sessions share. Outlives them.
@@ -46,6 +49,7 @@ class NodeSession final : public NodeLink, public std::enable_shared_from_this<N
   void send(protocol::CoordinatorMessage message, const JobId& job, std::uint32_t attempt) override;
   void send_prepare(std::shared_ptr<const protocol::Prepare> prepare, std::uint32_t choice,
                     const JobId& job, std::uint32_t attempt) override;
+  std::size_t queued_bytes() const override { return socket_->queued_bytes(); }
   void close(Error why) override;
 
  private:
@@ -56,7 +60,9 @@ class NodeSession final : public NodeLink, public std::enable_shared_from_this<N
   void on_proof(const std::string& message, bool binary);
   void seal();
   void on_frame(const std::string& message, bool binary);
-  void hand_over(const protocol::FrameHeader& header, protocol::ProviderMessage message);
+  // `bytes`: of the body it came in.
+  void hand_over(const protocol::FrameHeader& header, protocol::ProviderMessage message,
+                 std::size_t bytes);
   void transmit(const protocol::CoordinatorMessage& message, const JobId& job,
                 std::uint32_t attempt);
   // Tells the node why, as its step allows, and closes.
@@ -76,7 +82,7 @@ class NodeSession final : public NodeLink, public std::enable_shared_from_this<N
   bool joined_ = false;             // Register was handed over
 
   std::atomic<bool> registered_{false};
-  std::atomic<std::size_t> num_handed_over_{0};  // messages that wait for the core strand
+  std::atomic<std::size_t> handed_over_bytes_{0};  // of messages that wait for the core strand
 };
 
 }  // namespace flotilla::coordinator

@@ -26,11 +26,14 @@ struct MemorySocket final : net::WsSession {
   void close(std::uint16_t, std::string_view) override { closed = true; }
   void abort() override { closed = true; }
   std::size_t queued_bytes() const override { return queued; }
+  std::uint64_t received_bytes() const override { return 0; }
+  void set_max_message_bytes(std::size_t bytes) override { max_message_bytes = bytes; }
   std::string peer() const override { return "memory"; }
   void post(std::function<void()> task) override { tasks.push_back(std::move(task)); }
   Tasks& tasks;
   std::deque<std::string> received;  // by the node
   std::size_t queued = 0;
+  std::size_t max_message_bytes = 0;
   bool closed = false;
 };
 
@@ -156,7 +159,9 @@ class LinkTest : public Fleet {
 
 TEST_F(LinkTest, ANodeJoinsIsBoundAndServesAJob) {
   Node node = dial();
+  EXPECT_EQ(node.socket->max_message_bytes, 0u);  // what it began with, until the proof
   ASSERT_TRUE(shake(node).ok());
+  EXPECT_EQ(node.socket->max_message_bytes, kMaxMessageBytes);
   // Sent at once, before the binding is written.
   node.session->on_message(sealed(node, models()), true);
   EXPECT_EQ(dispatcher.registry().num_providers(), 0u);

@@ -22,6 +22,8 @@ class NodeLink {
   virtual void send_prepare(std::shared_ptr<const protocol::Prepare> prepare, std::uint32_t choice,
                             const JobId& job, std::uint32_t attempt) = 0;
   // Tells the node why and closes.
+  // Bytes that wait to be sent. Any thread.
+  virtual std::size_t queued_bytes() const = 0;
   virtual void close(Error why) = 0;
 };
 

@@ -14,6 +14,7 @@ struct SilentLink final : NodeLink {
   void send_prepare(std::shared_ptr<const protocol::Prepare>, std::uint32_t, const JobId&,
                     std::uint32_t) override {}
   void close(Error) override {}
+  std::size_t queued_bytes() const override { return 0; }
 };
 
 ProviderRecord& add(ProviderRegistry& registry, const std::string& name, std::uint32_t slots,
