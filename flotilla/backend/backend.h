@@ -1,8 +1,11 @@
 // One interface for every device: memory, then one virtual per operation with an argument struct.
 // Kernels trust their arguments: `ops/` has checked shapes and types. All operations obey the
 // bit-contract: the bits of one output element depend on the operation, the weight and the inputs
-// of that element alone, never on the number of rows, the tile, or the thread count. Float32
-// activations on the CPU. One caller at a time per backend (the engine thread).
+// of that element alone, never on the number of rows, the tile, or the thread count. Activations
+// are of Backend::activation_dtype(); the residual stream and weights of norms are float32. Tensors
+// live where the backend computes: see upload() and to_host(). One caller at a time per backend
+// (the engine thread). Operations of a backend on a device may throw DeviceError, now or at a later
+// call.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +56,7 @@ class Matrix {
   std::int64_t n_, k_;
 };
 
-// out[t, :] = scale * table[ids[t], :]; float32
+// out[t, :] = scale * table[ids[t], :]
 struct EmbeddingArgs {
   const Matrix* table;
   std::span<const TokenId> ids;
@@ -61,7 +64,7 @@ struct EmbeddingArgs {
   Tensor out;  // [num_tokens, k]
 };
 
-// out = x * W^T; x [m, k], out [m, n], float32
+// out = x * W^T; x [m, k], out [m, n]
 struct LinearArgs {
   const Matrix* weight;
   Tensor x;
@@ -143,6 +146,57 @@ struct AttentionArgs {
   Tensor out;  // [num_tokens, nq, D]
 };
 
+// Everything between the projections and attention, as one operation: values = rms_norm(v) without
+// weight, which comes first because v may be k; then q and k are normed with their weights and
+// rotated in place, and keys and values stored. q, k and v are scratch afterwards, except that q
+// holds the queries.
+struct AttentionInputArgs {
+  Tensor q;  // [num_tokens, nq, D]
+  Tensor k;  // [num_tokens, nk, D]; k and v empty: only q
+  Tensor v;
+  Tensor q_norm;  // [D]
+  Tensor k_norm;
+  float eps;
+  std::span<const std::int32_t> positions;
+  std::span<const float> inverse_frequencies;
+  KvGeometry geometry;
+  std::span<const KvRow> rows;
+  int window = 0;  // of the attention that follows
+};
+
+// norm_add, then out = rms_norm(residual) * weight.
+struct NormAddNormArgs {
+  NormAddArgs add;
+  Tensor weight;
+  float eps;
+  Tensor out;
+};
+
+// out[i, :] = source[rows[i], :]
+struct GatherRowsArgs {
+  Tensor source;
+  std::span<const std::int32_t> rows;
+  Tensor out;
+};
+
+// out[i] = the lowest index of the largest value of row i; x float32 [rows, dim], out int32 [rows]
+struct ArgmaxArgs {
+  Tensor x;
+  Tensor out;
+};
+
+// A forward pass, announced before its first operation. Two steps of one model with equal shapes
+// must ask for the same operations with the same sizes, so that a backend may replay them.
+struct StepShape {
+  std::uint64_t model = 0;      // from new_model_number()
+  std::span<const KvRow> rows;  // without pages
+  std::int64_t num_wanted = 0;  // rows of logits
+  bool greedy = false;
+};
+
+// A number that no other model of this process has, or had.
+std::uint64_t new_model_number();
+
 struct Capabilities {
   std::string device;  // for people: "CPU AVX2, 2 threads"
   bool keeps_bit_contract = true;
@@ -158,6 +212,23 @@ class Backend {
   // kUnsupported names the format when this device cannot serve it.
   virtual Result<std::unique_ptr<Matrix>> prepare(const StoredMatrix& stored) = 0;
 
+  // What linear() and its like read and write.
+  virtual tensor::DType activation_dtype() const { return tensor::DType::kF32; }
+  // The same values where operations can read them, made once (weights of norms).
+  virtual Tensor upload(const Tensor& host) { return host; }
+  // The same values in memory that the program can read; waits for the operations before.
+  virtual Tensor to_host(const Tensor& tensor) { return tensor; }
+
+  // Bytes of a page, and memory for pages: zeroed, 64-byte aligned, freed with the buffer.
+  // kResourceExhausted when there is no room. zero() is ordered among the operations.
+  virtual std::size_t kv_page_bytes(const KvGeometry& geometry) const;
+  virtual Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes);
+  virtual void zero(std::byte* data, std::size_t bytes);
+
+  // Around the operations of a forward pass. Results may be read after end_step().
+  virtual void begin_step(const StepShape&) {}
+  virtual void end_step() {}
+
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void linear(const LinearArgs& args) = 0;
   virtual void linear_group(const LinearGroupArgs& args) = 0;
@@ -168,6 +239,13 @@ class Backend {
   virtual void softcap(const SoftcapArgs& args) = 0;
   virtual void kv_append(const KvAppendArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
+
+  // Composed of the operations above where a backend has nothing better. The last two expect host
+  // memory then.
+  virtual void attention_inputs(const AttentionInputArgs& args);
+  virtual void norm_add_norm(const NormAddNormArgs& args);
+  virtual void gather_rows(const GatherRowsArgs& args);
+  virtual void argmax(const ArgmaxArgs& args);
 };
 
 enum class CpuTarget { kBest, kScalar, kAvx2, kAvx512 };
@@ -182,7 +260,8 @@ struct CpuOptions {
 };
 // kUnavailable when the processor lacks the target.
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
-// kUnavailable in builds without CUDA.
+// kUnavailable in builds without CUDA, and where the driver, the card or one of its kind is
+// missing.
 Result<std::unique_ptr<Backend>> make_cuda_backend(int device);
 
 }  // namespace flotilla::backend

@@ -16,17 +16,6 @@ RopeAttention::RopeAttention(RopeAttentionConfig config, RopeAttentionWeights we
                  "attention with values but without keys");
 }
 
-void RopeAttention::store(backend::Backend& backend, const Tensor& raw_keys,
-                          const Tensor& raw_values, std::span<const std::int32_t> positions,
-                          std::span<const backend::KvRow> rows) const {
-  // Values first: where they come from the keys, the raw keys are meant, before their norm and
-  // rotation.
-  const Tensor values = ops::rms_norm(backend, raw_values, Tensor(), config_.norm_eps);
-  ops::rms_norm_in_place(backend, raw_keys, weights_.k_norm, config_.norm_eps);
-  ops::rope(backend, raw_keys, positions, config_.inverse_frequencies);
-  ops::kv_append(backend, raw_keys, values, config_.kv, rows);
-}
-
 Tensor RopeAttention::forward(backend::Backend& backend, const Tensor& x,
                               std::span<const std::int32_t> positions,
                               std::span<const backend::KvRow> rows) const {
@@ -41,12 +30,19 @@ Tensor RopeAttention::forward(backend::Backend& backend, const Tensor& x,
       ops::linear_group(backend, std::span(weights).first(count), x);
 
   const Tensor q = projected[0].reshape(q_shape);
-  ops::rms_norm_in_place(backend, q, weights_.q_norm, config_.norm_eps);
-  ops::rope(backend, q, positions, config_.inverse_frequencies);
-  if (count > 1) {
-    store(backend, projected[1].reshape(kv_shape), projected[count - 1].reshape(kv_shape),
-          positions, rows);
-  }
+  // Without values of their own, values are the raw keys.
+  ops::attention_inputs(backend,
+                        {.q = q,
+                         .k = count > 1 ? projected[1].reshape(kv_shape) : Tensor(),
+                         .v = count > 1 ? projected[count - 1].reshape(kv_shape) : Tensor(),
+                         .q_norm = weights_.q_norm,
+                         .k_norm = weights_.k_norm,
+                         .eps = config_.norm_eps,
+                         .positions = positions,
+                         .inverse_frequencies = config_.inverse_frequencies,
+                         .geometry = config_.kv,
+                         .rows = rows,
+                         .window = config_.window});
   const Tensor mixed = ops::attention(backend, q, config_.kv, rows, config_.window, config_.scale);
   return ops::linear(backend, *weights_.o,
                      mixed.reshape(Shape{num_tokens, config_.num_heads * dim}));

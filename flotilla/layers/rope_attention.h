@@ -25,7 +25,7 @@ struct RopeAttentionWeights {
   // Both empty: the layer reads the keys and values of another layer. Only v empty: the values are
   // the raw keys.
   std::unique_ptr<backend::Matrix> k, v;
-  backend::Tensor q_norm, k_norm;  // [head_dim] float32
+  backend::Tensor q_norm, k_norm;  // [head_dim] float32, uploaded
 };
 
 // Const after construction.
@@ -39,10 +39,6 @@ class RopeAttention {
                           std::span<const backend::KvRow> rows) const;
 
  private:
-  void store(backend::Backend& backend, const backend::Tensor& raw_keys,
-             const backend::Tensor& raw_values, std::span<const std::int32_t> positions,
-             std::span<const backend::KvRow> rows) const;
-
   RopeAttentionConfig config_;
   RopeAttentionWeights weights_;
 };

@@ -39,6 +39,9 @@ using HiddenObserver = std::function<void(std::int64_t layer, const tensor::Tens
 struct ForwardInput {
   std::span<const ForwardRow> rows;
   const HiddenObserver* observer = nullptr;
+  // Not empty: one place for each wanted position. The most probable token (ties: the lowest id) is
+  // chosen where the logits are and written here, and no logits come back.
+  std::span<TokenId> greedy = {};
 };
 
 // Facts that the engine and the tools need, read from the checkpoint.
@@ -68,7 +71,8 @@ class CausalLM {
   virtual const state::StateLayout& state_layout() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
   // Returns logits [number of wanted positions, vocab_size], float32, rows in input order; valid
-  // until the next call with the same workspace. Throws DeviceError only.
+  // until the next call with the same workspace; in memory that the program can read. Throws
+  // DeviceError only.
   virtual tensor::Tensor forward(backend::Backend& backend, Workspace& workspace,
                                  const ForwardInput& input) const = 0;
 };

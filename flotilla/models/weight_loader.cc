@@ -36,7 +36,14 @@ Result<Tensor> WeightLoader::vector(const std::string& name, std::int64_t n) {
   FLOTILLA_TRY(const Tensor host, checkpoint_.vector(prefix_ + name, backend::Shape{n}));
   count(prefix_ + name);
   num_parameters_ += n;
-  return host;
+  return backend_.upload(host);
+}
+
+Result<float> WeightLoader::scalar(const std::string& name) {
+  FLOTILLA_TRY(const Tensor host, checkpoint_.vector(prefix_ + name, backend::Shape{1}));
+  count(prefix_ + name);
+  ++num_parameters_;
+  return *host.data<float>();
 }
 
 void WeightLoader::ignore_matrix(const std::string& module) {

@@ -23,8 +23,10 @@ class WeightLoader {
 
   Result<std::unique_ptr<backend::Matrix>> matrix(const std::string& module, std::int64_t n,
                                                   std::int64_t k);
-  // Float32 copy of a norm weight or scalar.
+  // Float32 copy of a norm weight, where the backend reads it.
   Result<backend::Tensor> vector(const std::string& name, std::int64_t n);
+  // A tensor of one number.
+  Result<float> scalar(const std::string& name);
   bool has(const std::string& name) const { return checkpoint_.contains(prefix_ + name); }
   // Marks tensors that may be in the file though the model does not use them.
   void ignore(const std::string& name) { taken_.insert(prefix_ + name); }

@@ -4,8 +4,8 @@
 namespace flotilla::ops {
 
 Tensor gelu_mul(Backend& backend, const Tensor& gate, const Tensor& up) {
-  check_f32(gate, gate.shape().rank(), "gelu_mul: gate");
-  check_f32(up, up.shape().rank(), "gelu_mul: up");
+  check_values(gate, gate.shape().rank(), "gelu_mul: gate");
+  check_values(up, up.shape().rank(), "gelu_mul: up");
   FLOTILLA_CHECK(gate.shape() == up.shape(),
                  "gelu_mul: gate " + gate.shape().to_string() + ", up " + up.shape().to_string());
   backend.gelu_mul({.gate = gate, .up = up, .out = gate});

@@ -4,27 +4,36 @@
 namespace flotilla::ops {
 namespace {
 
-Tensor allocate_product(Backend& backend, const Matrix& weight, const Tensor& x) {
+Tensor allocate_product(Backend& backend, const Matrix& weight, const Tensor& x,
+                        tensor::DType type) {
   FLOTILLA_CHECK(x.dim(1) == weight.k(), "linear: input of " + std::to_string(x.dim(1)) +
                                              " against a weight of " + std::to_string(weight.k()));
-  return backend.allocate({x.dim(0), weight.n()}, tensor::DType::kF32);
+  return backend.allocate({x.dim(0), weight.n()}, type);
 }
 
 }  // namespace
 
 Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x) {
-  check_f32(x, 2, "linear: input");
-  Tensor out = allocate_product(backend, weight, x);
+  check_values(x, 2, "linear: input");
+  Tensor out = allocate_product(backend, weight, x, backend.activation_dtype());
+  backend.linear({.weight = &weight, .x = x, .out = out});
+  return out;
+}
+
+Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x) {
+  check_values(x, 2, "linear: input");
+  Tensor out = allocate_product(backend, weight, x, tensor::DType::kF32);
   backend.linear({.weight = &weight, .x = x, .out = out});
   return out;
 }
 
 std::vector<Tensor> linear_group(Backend& backend, std::span<const Matrix* const> weights,
                                  const Tensor& x) {
-  check_f32(x, 2, "linear_group: input");
+  check_values(x, 2, "linear_group: input");
   std::vector<Tensor> outs;
   outs.reserve(weights.size());
-  for (const Matrix* weight : weights) outs.push_back(allocate_product(backend, *weight, x));
+  for (const Matrix* weight : weights)
+    outs.push_back(allocate_product(backend, *weight, x, backend.activation_dtype()));
   backend.linear_group({.weights = weights, .x = x, .outs = outs});
   return outs;
 }

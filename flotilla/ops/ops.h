@@ -1,6 +1,7 @@
 // The operations that layers are composed of. Each checks shapes and types once (a mismatch is our
-// bug: FLOTILLA_CHECK), allocates its result and calls the backend. Activations are float32. Names
-// of sizes: T tokens, H hidden, N outputs.
+// bug: FLOTILLA_CHECK), allocates its result and calls the backend. Activations are float32 or
+// bf16, as the backend has them; the residual stream, norm weights and logits are float32. Names of
+// sizes: T tokens, H hidden, N outputs.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,8 @@ Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId>
 
 // x [T, K] times the transposed weight [N, K]: [T, N].
 Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x);
+// The same without rounding the result, for logits.
+Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x);
 // The same for several weights of equal K, in one go: cheaper than one after another.
 std::vector<Tensor> linear_group(Backend& backend, std::span<const Matrix* const> weights,
                                  const Tensor& x);
@@ -32,6 +35,9 @@ void rms_norm_in_place(Backend& backend, const Tensor& x, const Tensor& weight, 
 // residual = (residual + rms_norm(x) * weight) * scale; both [T, H].
 void norm_add(Backend& backend, const Tensor& x, const Tensor& weight, float eps, float scale,
               const Tensor& residual);
+// The same, and rms_norm(residual) * next_weight as the result.
+Tensor norm_add_norm(Backend& backend, const Tensor& x, const Tensor& weight, float eps,
+                     float scale, const Tensor& residual, const Tensor& next_weight);
 
 // Rotates the heads of x [T, heads, D] in place; D / 2 frequencies.
 void rope(Backend& backend, const Tensor& x, std::span<const std::int32_t> positions,
@@ -46,6 +52,8 @@ void softcap(Backend& backend, const Tensor& x, float cap);
 // k, v [T, kv heads, D] into the pages of their sequences.
 void kv_append(Backend& backend, const Tensor& k, const Tensor& v, const KvGeometry& geometry,
                std::span<const KvRow> rows);
+// Norms, rotations and the write into pages, in one go: see backend::AttentionInputArgs.
+void attention_inputs(Backend& backend, const backend::AttentionInputArgs& args);
 // q [T, heads, D] against the pages, which hold the step's own keys already: [T, heads, D]. window
 // 0: unlimited.
 Tensor attention(Backend& backend, const Tensor& q, const KvGeometry& geometry,

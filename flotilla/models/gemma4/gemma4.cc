@@ -73,8 +73,7 @@ Result<Layer> load_layer(WeightLoader& loader, const Config& config, std::int64_
                loader.vector(base + "pre_feedforward_layernorm.weight", hidden));
   FLOTILLA_TRY(layer.post_mlp_norm,
                loader.vector(base + "post_feedforward_layernorm.weight", hidden));
-  FLOTILLA_TRY(const tensor::Tensor scalar, loader.vector(base + "layer_scalar", 1));
-  layer.scalar = *scalar.data<float>();
+  FLOTILLA_TRY(layer.scalar, loader.scalar(base + "layer_scalar"));
   if (config.per_layer_size > 0) {
     PerLayerBlock block;
     FLOTILLA_TRY(block.gate,

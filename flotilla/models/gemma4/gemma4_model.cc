@@ -32,6 +32,19 @@ Model::Model(Config config, Weights weights, ModelInfo info)
   }
 }
 
+namespace {
+
+std::int64_t count_wanted(const ForwardInput& input) {
+  std::int64_t count = 0;
+  for (const ForwardRow& row : input.rows) {
+    if (row.wants_logits == WantsLogits::kAll) count += static_cast<std::int64_t>(row.ids.size());
+    if (row.wants_logits == WantsLogits::kLast) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
 std::unique_ptr<Workspace> Model::make_workspace() const { return std::make_unique<Scratchpad>(); }
 
 void Model::gather(Scratchpad& pad, const ForwardInput& input) const {
@@ -56,21 +69,28 @@ void Model::gather(Scratchpad& pad, const ForwardInput& input) const {
 }
 
 void Model::run_layer(Backend& backend, Scratchpad& pad, const ForwardInput& input,
-                      std::size_t index, const Tensor& hidden) const {
+                      std::size_t index, const Tensor& hidden, Tensor& normed) const {
   const Layer& layer = weights_.layers[index];
   const float eps = config_.rms_norm_eps;
   for (std::size_t i = 0; i < pad.rows.size(); ++i) {
     pad.rows[i].kv = input.rows[i].layers[static_cast<std::size_t>(layer.kv_layer)];
   }
-  const Tensor attended = layer.attention->forward(
-      backend, ops::rms_norm(backend, hidden, layer.input_norm, eps), pad.positions, pad.rows);
-  ops::norm_add(backend, attended, layer.post_attention_norm, eps, 1.0f, hidden);
-
-  const Tensor mixed =
-      layer.mlp->forward(backend, ops::rms_norm(backend, hidden, layer.pre_mlp_norm, eps));
-  ops::norm_add(backend, mixed, layer.post_mlp_norm, eps, layer.per_layer ? 1.0f : layer.scalar,
-                hidden);
-  if (!layer.per_layer) return;
+  const Tensor attended = layer.attention->forward(backend, normed, pad.positions, pad.rows);
+  normed = ops::norm_add_norm(backend, attended, layer.post_attention_norm, eps, 1.0f, hidden,
+                              layer.pre_mlp_norm);
+  const Tensor mixed = layer.mlp->forward(backend, normed);
+  normed = Tensor();
+  const Layer* next = index + 1 < weights_.layers.size() ? &weights_.layers[index + 1] : nullptr;
+  if (!layer.per_layer) {
+    if (next == nullptr) {
+      ops::norm_add(backend, mixed, layer.post_mlp_norm, eps, layer.scalar, hidden);
+    } else {
+      normed = ops::norm_add_norm(backend, mixed, layer.post_mlp_norm, eps, layer.scalar, hidden,
+                                  next->input_norm);
+    }
+    return;
+  }
+  ops::norm_add(backend, mixed, layer.post_mlp_norm, eps, 1.0f, hidden);
 
   const std::int64_t num_tokens = hidden.dim(0);
   const auto first = static_cast<std::int64_t>(index) * num_tokens;
@@ -78,19 +98,15 @@ void Model::run_layer(Backend& backend, Scratchpad& pad, const ForwardInput& inp
                                     pad.per_layer_inputs.rows(first, first + num_tokens));
   ops::norm_add(backend, ops::linear(backend, *layer.per_layer->projection, gate),
                 layer.per_layer->norm, eps, layer.scalar, hidden);
+  if (next != nullptr) normed = ops::rms_norm(backend, hidden, next->input_norm, eps);
 }
 
 Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInput& input,
                              const Tensor& hidden) const {
-  std::int64_t num_wanted = 0;
-  for (const ForwardRow& row : input.rows) {
-    if (row.wants_logits == WantsLogits::kAll)
-      num_wanted += static_cast<std::int64_t>(row.ids.size());
-    if (row.wants_logits == WantsLogits::kLast) ++num_wanted;
-  }
+  const std::int64_t num_wanted = count_wanted(input);
   if (num_wanted == 0) return {};
   const Tensor wanted =
-      backend.allocate(Shape{num_wanted, config_.hidden_size}, tensor::DType::kF32);
+      backend.allocate(Shape{num_wanted, config_.hidden_size}, backend.activation_dtype());
   // The norm also collects the wanted rows; neighbours go in one call.
   std::int64_t next = 0;
   std::int64_t begin = 0;
@@ -118,7 +134,7 @@ Tensor Model::compute_logits(Backend& backend, Scratchpad& pad, const ForwardInp
   if (input.observer != nullptr) (*input.observer)(config_.num_layers(), wanted);
 
   const Tensor logits =
-      ops::linear(backend, weights_.head ? *weights_.head : *weights_.embedding, wanted);
+      ops::linear_f32(backend, weights_.head ? *weights_.head : *weights_.embedding, wanted);
   if (config_.softcap) ops::softcap(backend, logits, *config_.softcap);
   return logits;
 }
@@ -127,6 +143,23 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
   auto& pad = static_cast<Scratchpad&>(workspace);
   gather(pad, input);
   if (pad.ids.empty()) return {};
+  const std::int64_t num_wanted = count_wanted(input);
+  FLOTILLA_CHECK(
+      input.greedy.empty() || static_cast<std::int64_t>(input.greedy.size()) == num_wanted,
+      "one place for each chosen token");
+  backend.begin_step({.model = number_,
+                      .rows = pad.rows,
+                      .num_wanted = num_wanted,
+                      .greedy = !input.greedy.empty()});
+  const Tensor result = run_step(backend, pad, input);
+  backend.end_step();
+  const Tensor on_host = backend.to_host(result);
+  if (input.greedy.empty() || on_host.empty()) return on_host;
+  std::copy_n(on_host.data<TokenId>(), input.greedy.size(), input.greedy.begin());
+  return {};
+}
+
+Tensor Model::run_step(Backend& backend, Scratchpad& pad, const ForwardInput& input) const {
   const Tensor hidden =
       ops::embedding(backend, *weights_.embedding, pad.ids, config_.embedding_scale);
   if (weights_.per_layer) {
@@ -141,11 +174,17 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
     pad.per_layer_inputs =
         compute_per_layer_inputs(backend, *weights_.per_layer, pad.per_layer_ids, hidden);
   }
+  Tensor normed =
+      ops::rms_norm(backend, hidden, weights_.layers[0].input_norm, config_.rms_norm_eps);
   for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
     if (input.observer != nullptr) (*input.observer)(static_cast<std::int64_t>(l), hidden);
-    run_layer(backend, pad, input, l, hidden);
+    run_layer(backend, pad, input, l, hidden, normed);
   }
-  return compute_logits(backend, pad, input, hidden);
+  const Tensor logits = compute_logits(backend, pad, input, hidden);
+  if (input.greedy.empty() || logits.empty()) return logits;
+  const Tensor chosen = backend.allocate(Shape{logits.dim(0)}, tensor::DType::kI32);
+  backend.argmax({.x = logits, .out = chosen});
+  return chosen;
 }
 
 }  // namespace flotilla::models::gemma4

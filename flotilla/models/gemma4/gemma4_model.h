@@ -45,8 +45,12 @@ class Model final : public CausalLM {
   struct Scratchpad;
   // Fills ids, positions and rows; checks what only a bug of the caller could get wrong.
   void gather(Scratchpad& pad, const ForwardInput& input) const;
+  // `normed` is the layer's normed input, and then that of the next layer (empty: none follows).
   void run_layer(backend::Backend& backend, Scratchpad& pad, const ForwardInput& input,
-                 std::size_t index, const tensor::Tensor& hidden) const;
+                 std::size_t index, const tensor::Tensor& hidden, tensor::Tensor& normed) const;
+  // The forward pass up to logits or chosen tokens, where the backend keeps them.
+  tensor::Tensor run_step(backend::Backend& backend, Scratchpad& pad,
+                          const ForwardInput& input) const;
   tensor::Tensor compute_logits(backend::Backend& backend, Scratchpad& pad,
                                 const ForwardInput& input, const tensor::Tensor& hidden) const;
 
@@ -54,6 +58,7 @@ class Model final : public CausalLM {
   Weights weights_;
   ModelInfo info_;
   state::StateLayout layout_;
+  const std::uint64_t number_ = backend::new_model_number();
 };
 
 }  // namespace flotilla::models::gemma4

@@ -1,7 +1,7 @@
 #include "flotilla/models/gemma4/per_layer_inputs.h"
 
 #include <cmath>
-#include <cstring>
+#include <vector>
 
 #include "flotilla/ops/ops.h"
 
@@ -25,13 +25,13 @@ Tensor compute_per_layer_inputs(backend::Backend& backend, const PerLayerInputs&
   // Layer by layer, so that each layer's rows lie together.
   const Tensor inputs =
       backend.allocate(Shape{weights.num_layers * num_tokens, size}, tensor::DType::kF32);
-  const std::size_t row_bytes = static_cast<std::size_t>(size) * sizeof(float);
-  for (std::int64_t t = 0; t < num_tokens; ++t) {
-    for (std::int64_t l = 0; l < weights.num_layers; ++l) {
-      std::memcpy(inputs.data<float>() + (l * num_tokens + t) * size,
-                  tokens.data<float>() + (t * weights.num_layers + l) * size, row_bytes);
-    }
+  std::vector<std::int32_t> order;
+  order.reserve(static_cast<std::size_t>(weights.num_layers * num_tokens));
+  for (std::int64_t l = 0; l < weights.num_layers; ++l) {
+    for (std::int64_t t = 0; t < num_tokens; ++t)
+      order.push_back(static_cast<std::int32_t>(t * weights.num_layers + l));
   }
+  backend.gather_rows({.source = tokens.reshape(rows), .rows = order, .out = inputs});
   return inputs;
 }
 

@@ -1,0 +1,122 @@
+// The bit-contract on the card: a row has the same bits alone and among any number of others, and
+// every time.
+#include <algorithm>
+
+#include "check_util.h"
+#include "checks.h"
+#include "device_kv.h"
+#include "flotilla/backend/cuda/cuda_device.h"
+#include "flotilla/backend/fixed_inputs.h"
+#include "flotilla/ops/ops.h"
+
+namespace flotilla::cuda_check {
+namespace {
+
+using namespace flotilla::backend;  // NOLINT: checks of that module
+
+constexpr std::int64_t kRows[] = {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65, 128, 200, 512};
+constexpr std::int64_t kMostRows = 512;
+
+// One product of several weights at every number of rows; rows are taken from two places of x.
+void check_group(Backend& backend, const std::string& name,
+                 std::span<const std::unique_ptr<Matrix>> weights, Report& report) {
+  std::vector<const Matrix*> pointers;
+  for (const auto& w : weights) pointers.push_back(w.get());
+  const std::int64_t k = pointers[0]->k();
+  const Tensor x = on_card(backend, fixed_activations({kMostRows, k}, 77));
+  std::vector<std::vector<Tensor>> alone(weights.size());
+  // A few rows spread over x stand for all.
+  const std::int64_t step = 37;
+  for (std::int64_t r = 0; r < kMostRows; r += step) {
+    const std::vector<Tensor> outs = ops::linear_group(backend, pointers, x.rows(r, r + 1));
+    for (std::size_t i = 0; i < outs.size(); ++i) alone[i].push_back(backend.to_host(outs[i]));
+  }
+  long long compared = 0, different = 0;
+  for (const std::int64_t m : kRows) {
+    for (const std::int64_t first : {std::int64_t{0}, kMostRows - m}) {
+      const std::vector<Tensor> outs =
+          ops::linear_group(backend, pointers, x.rows(first, first + m));
+      for (std::size_t i = 0; i < outs.size(); ++i) {
+        const Tensor host = backend.to_host(outs[i]);
+        for (std::int64_t r = (first + step - 1) / step * step; r < first + m; r += step) {
+          ++compared;
+          different += same_bytes(host.rows(r - first, r - first + 1),
+                                  alone[i][static_cast<std::size_t>(r / step)])
+                           ? 0
+                           : 1;
+        }
+      }
+    }
+  }
+  std::printf("  %-46s %lld rows compared, %lld differ\n", name.c_str(), compared, different);
+  report.expect(name, different == 0 && compared > 0);
+}
+
+void check_shapes(Backend& backend, bool flagship, Report& report) {
+  auto* device = backend::cuda::cuda_device(backend);
+  std::uint64_t seed = 5;
+  const auto check = [&](const std::string& name, std::initializer_list<std::int64_t> n,
+                         std::int64_t k) {
+    std::vector<std::unique_ptr<Matrix>> weights;
+    for (const std::int64_t rows : n) weights.push_back(device->synthetic_matrix(rows, k, ++seed));
+    check_group(backend, name, weights, report);
+  };
+  check("one block 128 x 64", {128}, 64);
+  check("padded 200 x 192", {200}, 192);
+  check("small group 128 + 64 + 64 x 128", {128, 64, 64}, 128);
+  check("512 x 256", {512}, 256);
+  if (!flagship) return;
+  check("q + k + v sliding", {8192, 4096, 4096}, 5376);
+  check("q + k full", {16384, 2048}, 5376);
+  check("o sliding", {5376}, 8192);
+  check("o full", {5376}, 16384);
+  check("gate + up", {21504, 21504}, 5376);
+  check("down", {5376}, 21504);
+}
+
+void check_generic(Backend& backend, Report& report) {
+  for (const MatrixKind kind :
+       {MatrixKind{WeightFormat::kAffine, 8, 64}, MatrixKind{WeightFormat::kMxfp4, 4, 32},
+        MatrixKind{WeightFormat::kBF16}, MatrixKind{WeightFormat::kAffine, 6, 128}}) {
+    std::vector<std::unique_ptr<Matrix>> weights;
+    weights.push_back(std::move(backend.prepare(fixed_matrix(kind, 192, 768, 3))).value());
+    check_group(backend, matrix_kind_name(kind), weights, report);
+  }
+}
+
+void check_repeats(Backend& backend, Report& report) {
+  auto* device = backend::cuda::cuda_device(backend);
+  constexpr int kRounds = 1000;
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{5376, 21504}, {8192, 5376}}) {
+    const auto weight = device->synthetic_matrix(n, k, 3);
+    for (const std::int64_t m : {1, 16, 40, 300}) {
+      const Tensor x = on_card(backend, fixed_activations({m, k}, 4));
+      const Tensor first = backend.to_host(ops::linear(backend, *weight, x));
+      int drifts = 0;
+      const int rounds = m > 128 ? kRounds / 10 : kRounds;
+      for (int i = 0; i < rounds; ++i) {
+        // Read back now and then; the others load the card meanwhile.
+        const Tensor out = ops::linear(backend, *weight, x);
+        if (i % 10 == 9) drifts += same_bytes(backend.to_host(out), first) ? 0 : 1;
+      }
+      const std::string name = "repeats " + std::to_string(n) + " x " + std::to_string(k) + ", " +
+                               std::to_string(m) + " rows";
+      std::printf("  %-46s %d rounds, %d of %d read back drift\n", name.c_str(), rounds, drifts,
+                  rounds / 10);
+      report.expect(name, drifts == 0);
+    }
+  }
+}
+
+}  // namespace
+
+int check_bits(Backend& backend, bool flagship_shapes) {
+  std::printf("bits of a row alone and among others\n");
+  Report report;
+  check_shapes(backend, flagship_shapes, report);
+  check_generic(backend, report);
+  if (flagship_shapes) check_repeats(backend, report);
+  return report.failures();
+}
+
+}  // namespace flotilla::cuda_check

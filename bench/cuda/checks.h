@@ -1,0 +1,29 @@
+// The parts of flotilla-cuda-check. Each prints its findings and returns the number of failures.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "flotilla/backend/backend.h"
+
+namespace flotilla::cuda_check {
+
+int check_self_test(backend::Backend& backend);
+// Every operation against the definition of the CPU backend on the same inputs, rounded to bf16.
+int check_ops(backend::Backend& backend);
+// Outputs of a row alone against the same row among others, by memcmp, and repeated runs.
+int check_bits(backend::Backend& backend, bool flagship_shapes);
+// The reference model and the bundled model below `source`.
+int check_models(backend::Backend& backend, const std::string& source);
+
+// The same references on the CPU with bf16 roundings: how far bf16 alone is from float32.
+int report_bf16(const std::string& source);
+
+struct FlagshipOptions {
+  int layers = 60;
+  bool profile = true;
+};
+// Gemma 4 31B with made-up weights on the card: tables of whole steps.
+int bench_flagship(backend::Backend& backend, const FlagshipOptions& options);
+
+}  // namespace flotilla::cuda_check

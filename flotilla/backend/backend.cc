@@ -1,0 +1,72 @@
+// The parts of Backend that are composed of others, for backends that work in host memory.
+#include "flotilla/backend/backend.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+namespace flotilla::backend {
+
+std::uint64_t new_model_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::size_t Backend::kv_page_bytes(const KvGeometry& geometry) const {
+  return tensor::kv_page_bytes(geometry);
+}
+
+Result<std::shared_ptr<tensor::Buffer>> Backend::allocate_pages(std::size_t bytes) {
+  try {
+    auto buffer = tensor::make_host_buffer(bytes);
+    std::memset(buffer->data(), 0, bytes);
+    return buffer;
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResourceExhausted,
+                 "no memory for " + std::to_string(bytes) + " bytes of key-value pages"};
+  }
+}
+
+void Backend::zero(std::byte* data, std::size_t bytes) { std::memset(data, 0, bytes); }
+
+void Backend::attention_inputs(const AttentionInputArgs& args) {
+  const auto flat = [](const Tensor& t) { return t.reshape({t.dim(0) * t.dim(1), t.dim(2)}); };
+  const Tensor q = flat(args.q);
+  rms_norm({.x = q, .weight = args.q_norm, .eps = args.eps, .out = q});
+  rope({.x = args.q, .positions = args.positions, .inverse_frequencies = args.inverse_frequencies});
+  if (args.k.empty()) return;
+  const Tensor values = allocate(args.v.shape(), args.v.dtype());
+  rms_norm({.x = flat(args.v), .weight = {}, .eps = args.eps, .out = flat(values)});
+  const Tensor k = flat(args.k);
+  rms_norm({.x = k, .weight = args.k_norm, .eps = args.eps, .out = k});
+  rope({.x = args.k, .positions = args.positions, .inverse_frequencies = args.inverse_frequencies});
+  kv_append({.k = args.k, .v = values, .geometry = args.geometry, .rows = args.rows});
+}
+
+void Backend::norm_add_norm(const NormAddNormArgs& args) {
+  norm_add(args.add);
+  rms_norm({.x = args.add.residual, .weight = args.weight, .eps = args.eps, .out = args.out});
+}
+
+void Backend::gather_rows(const GatherRowsArgs& args) {
+  if (args.rows.empty()) return;
+  const std::size_t bytes = args.source.num_bytes() / static_cast<std::size_t>(args.source.dim(0));
+  for (std::size_t i = 0; i < args.rows.size(); ++i) {
+    std::memcpy(args.out.bytes() + i * bytes,
+                args.source.bytes() + static_cast<std::size_t>(args.rows[i]) * bytes, bytes);
+  }
+}
+
+void Backend::argmax(const ArgmaxArgs& args) {
+  const std::int64_t dim = args.x.dim(1);
+  for (std::int64_t r = 0; r < args.x.dim(0); ++r) {
+    const float* row = args.x.data<float>() + r * dim;
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < dim; ++i) {
+      if (row[i] > row[best]) best = i;
+    }
+    args.out.data<std::int32_t>()[r] = static_cast<std::int32_t>(best);
+  }
+}
+
+}  // namespace flotilla::backend

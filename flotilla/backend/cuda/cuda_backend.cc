@@ -1,0 +1,294 @@
+#include "flotilla/backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "flotilla/backend/cuda/cuda_matrix.h"
+#include "flotilla/backend/cuda/cuda_state.cuh"
+#include "flotilla/backend/device_error.h"
+
+namespace flotilla::backend::cuda {
+namespace {
+
+using tensor::DType;
+
+int as_int(std::int64_t v) { return static_cast<int>(v); }
+
+const CudaMatrix& matrix_of(const Matrix* matrix) {
+  return static_cast<const CudaMatrix&>(*matrix);
+}
+
+ScaleKind scale_kind(const CudaMatrix& m) {
+  if (m.scales() == nullptr) return ScaleKind::kNone;
+  if (m.stored().format == WeightFormat::kNvfp4) return ScaleKind::kE4M3;
+  if (m.stored().format != WeightFormat::kAffine) return ScaleKind::kE8M0;
+  return m.scale_type() == DType::kF32   ? ScaleKind::kF32
+         : m.scale_type() == DType::kF16 ? ScaleKind::kF16
+                                         : ScaleKind::kBF16;
+}
+
+CodeKind code_kind(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return CodeKind::kF32;
+    case WeightFormat::kF16:
+      return CodeKind::kF16;
+    case WeightFormat::kBF16:
+      return CodeKind::kBF16;
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return CodeKind::kE2M1;
+    case WeightFormat::kMxfp8:
+      return CodeKind::kE4M3;
+    case WeightFormat::kAffine:
+      break;
+  }
+  return CodeKind::kAffine;
+}
+
+GenericMatrix generic(const CudaMatrix& m) {
+  const auto bytes = [](const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); };
+  return {.codes = bytes(m.codes()),
+          .scales = bytes(m.scales()),
+          .biases = bytes(m.biases()),
+          .code = code_kind(m.stored().format),
+          .scale = scale_kind(m),
+          .bits = m.stored().bits,
+          .group = std::max(1, m.stored().group_size),
+          .n = as_int(m.n()),
+          .k = as_int(m.k())};
+}
+
+const std::uint8_t* packed_of(const CudaMatrix& m) {
+  return reinterpret_cast<const std::uint8_t*>(m.packed());
+}
+
+}  // namespace
+
+Tensor CudaBackend::allocate(const Shape& shape, DType dtype) {
+  const auto bytes = static_cast<std::size_t>(shape.num_elements()) * tensor::dtype_bytes(dtype);
+  auto buffer = state_->scratch->allocate(bytes);
+  if (state_->step->in_step()) state_->step->note_address(buffer->data());
+  return Tensor(std::move(buffer), 0, shape, dtype);
+}
+
+Result<std::unique_ptr<Matrix>> CudaBackend::prepare(const StoredMatrix& stored) {
+  return make_cuda_matrix(stored, state_->stream);
+}
+
+Tensor CudaBackend::upload(const Tensor& host) {
+  auto buffer = make_device_buffer(host.num_bytes());
+  if (!buffer.ok()) throw DeviceError(buffer.error().message);
+  check_cuda(cudaMemcpyAsync((*buffer)->data(), host.bytes(), host.num_bytes(),
+                             cudaMemcpyHostToDevice, state_->stream),
+             "copying a tensor");
+  check_cuda(cudaStreamSynchronize(state_->stream), "copying a tensor");
+  return Tensor(std::move(buffer).value(), 0, host.shape(), host.dtype());
+}
+
+Tensor CudaBackend::to_host(const Tensor& tensor) {
+  if (tensor.empty()) return tensor;
+  auto buffer = tensor::make_host_buffer(tensor.num_bytes());
+  check_cuda(cudaMemcpyAsync(buffer->data(), tensor.bytes(), tensor.num_bytes(),
+                             cudaMemcpyDeviceToHost, state_->stream),
+             "reading results");
+  check_cuda(cudaStreamSynchronize(state_->stream), "running a step");
+  return Tensor(std::move(buffer), 0, tensor.shape(), tensor.dtype());
+}
+
+std::size_t CudaBackend::kv_page_bytes(const KvGeometry& geometry) const {
+  return tensor::kv_page_floats(geometry) * sizeof(std::uint16_t);
+}
+
+Result<std::shared_ptr<tensor::Buffer>> CudaBackend::allocate_pages(std::size_t bytes) {
+  FLOTILLA_TRY(auto buffer, make_device_buffer(bytes));
+  zero(buffer->data(), bytes);
+  return buffer;
+}
+
+void CudaBackend::zero(std::byte* data, std::size_t bytes) {
+  check_cuda(cudaMemsetAsync(data, 0, bytes, state_->stream), "zeroing memory");
+}
+
+void CudaBackend::begin_step(const StepShape& shape) {
+  state_->row_key.clear();
+  state_->row_window = -1;
+  state_->step->begin(shape, state_->scratch->used_bytes() == 0);
+}
+
+void CudaBackend::end_step() { state_->step->end(); }
+
+void CudaBackend::embedding(const EmbeddingArgs& args) {
+  if (args.ids.empty()) return;
+  const CudaMatrix& m = matrix_of(args.table);
+  const auto* ids =
+      static_cast<const std::int32_t*>(state_->step->stage(args.ids.data(), args.ids.size_bytes()));
+  const int tokens = as_int(static_cast<std::int64_t>(args.ids.size()));
+  run("embedding", [&](cudaStream_t stream) {
+    return m.is_packed() ? embedding_packed(packed_of(m), as_int(m.k()), ids, tokens, args.scale,
+                                            values_of(args.out), stream)
+                         : embedding_generic(generic(m), ids, tokens, args.scale,
+                                             values_of(args.out), stream);
+  });
+}
+
+void CudaBackend::linear(const LinearArgs& args) {
+  const Matrix* weights[] = {args.weight};
+  const Tensor outs[] = {args.out};
+  run_products(weights, args.x, outs);
+}
+
+void CudaBackend::linear_group(const LinearGroupArgs& args) {
+  run_products(args.weights, args.x, args.outs);
+}
+
+void CudaBackend::run_products(std::span<const Matrix* const> weights, const Tensor& x_any,
+                               std::span<const Tensor> outs) {
+  const std::int64_t m = x_any.dim(0), k = x_any.dim(1);
+  if (m == 0) return;
+  Tensor x = x_any;
+  if (x.dtype() == DType::kF32) {
+    x = allocate(x_any.shape(), DType::kBF16);
+    run("rounding an input", [&](cudaStream_t stream) {
+      return to_bf16(x_any.data<float>(), x.data<bf16>(), static_cast<std::size_t>(m * k), stream);
+    });
+  }
+  const bool fused = weights.size() <= kMaxSegments &&
+                     std::all_of(weights.begin(), weights.end(),
+                                 [](const Matrix* w) { return matrix_of(w).is_packed(); }) &&
+                     std::all_of(outs.begin(), outs.end(),
+                                 [&](const Tensor& t) { return t.dtype() == outs[0].dtype(); });
+  if (!fused && weights.size() > 1) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      run_products(weights.subspan(i, 1), x, outs.subspan(i, 1));
+    return;
+  }
+  if (!fused) {
+    run("linear", [&](cudaStream_t stream) {
+      return linear_generic(generic(matrix_of(weights[0])), x.data<bf16>(), as_int(m),
+                            values_of(outs[0]), stream);
+    });
+    return;
+  }
+  LinearParams params{.segments = {},
+                      .y_is_f32 = outs[0].dtype() == DType::kF32,
+                      .partials = nullptr,
+                      .totals = nullptr,
+                      .m = as_int(m),
+                      .early = state_->leaves_room,
+                      .part = {}};
+  int blocks = 0;
+  for (int i = 0; i < kMaxSegments; ++i) {
+    Segment& s = params.segments[i];
+    s = {.w = nullptr, .y = nullptr, .n = 0, .first_block = INT_MAX};
+    if (static_cast<std::size_t>(i) >= weights.size()) continue;
+    const CudaMatrix& w = matrix_of(weights[static_cast<std::size_t>(i)]);
+    s = {.w = packed_of(w),
+         .y = outs[static_cast<std::size_t>(i)].bytes(),
+         .n = as_int(w.n()),
+         .first_block = blocks};
+    blocks += (as_int(w.n()) + kRows - 1) / kRows;
+  }
+  const int groups = as_int(k) / kGroup;
+  params.part = {
+      .units = blocks * groups,
+      .groups = groups,
+      .procs = std::min(kProcsPerMultiprocessor * state_->info.multiprocessors, blocks * groups)};
+  state_->leaves_room = true;
+  run("linear", [&](cudaStream_t stream) {
+    return linear_packed(x.data<bf16>(), as_int(k), params, state_->workspace,
+                         state_->info.multiprocessors, stream);
+  });
+}
+
+void CudaBackend::rms_norm(const RmsNormArgs& args) {
+  NormParams p{};
+  p.x = values_of(args.x);
+  p.norms = true;
+  p.weight = args.weight.data<float>();
+  p.eps = args.eps;
+  p.out = values_of(args.out);
+  p.rows = as_int(args.x.dim(0)), p.dim = as_int(args.x.dim(1));
+  state_->leaves_room = true;
+  run("rms_norm", [&](cudaStream_t stream) { return norm(p, stream); });
+}
+
+void CudaBackend::norm_add(const NormAddArgs& args) {
+  NormParams p{};
+  p.x = values_of(args.x);
+  p.add_weight = args.weight.data<float>();
+  p.add_eps = args.eps;
+  p.scale = args.scale;
+  p.residual = args.residual.data<float>();
+  p.out = {nullptr, false};
+  p.rows = as_int(args.x.dim(0)), p.dim = as_int(args.x.dim(1));
+  run("norm_add", [&](cudaStream_t stream) { return norm(p, stream); });
+}
+
+void CudaBackend::norm_add_norm(const NormAddNormArgs& args) {
+  NormParams p{};
+  p.x = values_of(args.add.x);
+  p.add_weight = args.add.weight.data<float>();
+  p.add_eps = args.add.eps;
+  p.scale = args.add.scale;
+  p.residual = args.add.residual.data<float>();
+  p.norms = true;
+  p.weight = args.weight.data<float>();
+  p.eps = args.eps;
+  p.out = values_of(args.out);
+  p.rows = as_int(args.add.x.dim(0)), p.dim = as_int(args.add.x.dim(1));
+  state_->leaves_room = true;
+  run("norm_add_norm", [&](cudaStream_t stream) { return norm(p, stream); });
+}
+
+void CudaBackend::rope(const RopeArgs& args) {
+  if (args.positions.empty()) return;
+  const auto* positions = static_cast<const std::int32_t*>(
+      state_->step->stage(args.positions.data(), args.positions.size_bytes()));
+  const float* frequencies = state_->step->constant(args.inverse_frequencies);
+  run("rope", [&](cudaStream_t stream) {
+    return cuda::rope(values_of(args.x), positions, frequencies, as_int(args.x.dim(0)),
+                      as_int(args.x.dim(1)), as_int(args.x.dim(2)), stream);
+  });
+}
+
+void CudaBackend::gelu_mul(const GeluMulArgs& args) {
+  const auto count = static_cast<std::size_t>(args.gate.shape().num_elements());
+  if (count == 0) return;
+  state_->leaves_room = args.gate.dim(0) <= 8;
+  run("gelu_mul", [&](cudaStream_t stream) {
+    return cuda::gelu_mul(values_of(args.gate), values_of(args.up), values_of(args.out), count,
+                          stream);
+  });
+}
+
+void CudaBackend::softcap(const SoftcapArgs& args) {
+  const auto count = static_cast<std::size_t>(args.x.shape().num_elements());
+  if (count == 0) return;
+  run("softcap", [&](cudaStream_t stream) {
+    return cuda::softcap(values_of(args.x), args.cap, count, stream);
+  });
+}
+
+void CudaBackend::gather_rows(const GatherRowsArgs& args) {
+  if (args.rows.empty()) return;
+  const auto* rows = static_cast<const std::int32_t*>(
+      state_->step->stage(args.rows.data(), args.rows.size_bytes()));
+  const std::size_t bytes = args.out.num_bytes() / args.rows.size();
+  run("gather_rows", [&](cudaStream_t stream) {
+    return cuda::gather_rows(args.source.bytes(), rows, static_cast<int>(args.rows.size()), bytes,
+                             args.out.bytes(), stream);
+  });
+}
+
+void CudaBackend::argmax(const ArgmaxArgs& args) {
+  const std::int64_t rows = args.x.dim(0);
+  if (rows == 0) return;
+  const Tensor scratch = allocate({rows, kArgmaxParts * 2}, DType::kI32);
+  run("argmax", [&](cudaStream_t stream) {
+    return cuda::argmax(args.x.data<float>(), as_int(rows), as_int(args.x.dim(1)), scratch.bytes(),
+                        args.out.data<std::int32_t>(), stream);
+  });
+}
+
+}  // namespace flotilla::backend::cuda

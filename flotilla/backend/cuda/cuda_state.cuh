@@ -1,0 +1,43 @@
+// The inside of CudaBackend, shared by its source files.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "flotilla/backend/cuda/cuda_backend.h"
+#include "flotilla/backend/cuda/cuda_step.cuh"
+#include "flotilla/backend/cuda/device/kernels.cuh"
+#include "flotilla/backend/cuda/device_memory.h"
+
+namespace flotilla::backend::cuda {
+
+// Processors of the partition: two per multiprocessor. A constant of the device type.
+constexpr int kProcsPerMultiprocessor = 2;
+
+struct CudaBackend::State {
+  CudaDeviceInfo info;
+  cudaStream_t stream = nullptr;
+  Workspace workspace = {};
+  std::shared_ptr<tensor::Buffer> partials, totals, attention_totals;
+  std::shared_ptr<ScratchRegion> scratch;
+  std::unique_ptr<CudaStep> step;
+  std::vector<const float*> row_key;  // pages of the rows staged last in this step
+  int row_window = -1;
+  // Whether the kernel launched last leaves room for two products: see device/launch.cuh.
+  bool leaves_room = false;
+  const void* rows_on_card = nullptr;
+
+  ~State();
+};
+
+template <class Launch>
+void CudaBackend::run(const char* what, Launch&& launch) {
+  if (state_->step->launches()) check_cuda(launch(state_->stream), what);
+}
+
+inline Values values_of(const Tensor& t) { return {t.bytes(), t.dtype() == tensor::DType::kF32}; }
+
+}  // namespace flotilla::backend::cuda

@@ -1,0 +1,146 @@
+// What the host side of the backend may launch. Pointers are device memory unless they say
+// otherwise; every function returns the launch's error and works on the given stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "flotilla/backend/cuda/device/layout.cuh"
+
+namespace flotilla::backend::cuda {
+
+// A matrix of activations, bf16 or float32, whole rows behind each other.
+struct Values {
+  void* data;
+  bool is_f32;
+};
+
+// ---- 4-bit affine, group 64 (linear.cu)
+constexpr int kSplitTokens = 128;  // above: prefill_kernel
+struct Workspace {
+  float* partials;
+  float* totals;
+  static std::size_t partial_bytes(int procs) {
+    return static_cast<std::size_t>(procs) * kRows * kSplitTokens * 4;
+  }
+  static std::size_t total_bytes(int multiprocessors) {
+    return static_cast<std::size_t>(multiprocessors) * kRows * 256 * 4;
+  }
+};
+// `params` without partials and totals. x [m][k] bf16, 16-byte aligned.
+cudaError_t linear_packed(const bf16* x, int k, LinearParams params, const Workspace& workspace,
+                          int multiprocessors, cudaStream_t stream);
+cudaError_t fill_missing(float* partials, std::size_t bytes, cudaStream_t stream);
+// MLX layout to packed; scales and biases bf16. Sets *out_of_range when a scale is not below 1/4.
+cudaError_t repack(const std::uint32_t* codes, const bf16* scales, const bf16* biases,
+                   std::uint8_t* packed, int n, int k, int* out_of_range, cudaStream_t stream);
+cudaError_t embedding_packed(const std::uint8_t* packed, int k, const std::int32_t* ids, int tokens,
+                             float factor, Values out, cudaStream_t stream);
+// Fills packed blocks with codes, scales and biases made from a seed: for benches.
+cudaError_t synthesize(std::uint8_t* packed, int n, int k, std::uint64_t seed, cudaStream_t stream);
+
+// ---- any other stored format (linear_generic.cu)
+enum class CodeKind : int { kF32, kF16, kBF16, kAffine, kE2M1, kE4M3 };
+enum class ScaleKind : int { kNone, kF32, kF16, kBF16, kE8M0, kE4M3 };
+struct GenericMatrix {
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  const std::uint8_t* biases;
+  CodeKind code;
+  ScaleKind scale;
+  int bits, group, n, k;
+};
+// Slow: one warp per output. The sum of lane l takes k = l, l + 32, ...; then a tree over lanes.
+cudaError_t linear_generic(const GenericMatrix& w, const bf16* x, int m, Values out,
+                           cudaStream_t stream);
+cudaError_t embedding_generic(const GenericMatrix& w, const std::int32_t* ids, int tokens,
+                              float factor, Values out, cudaStream_t stream);
+
+// ---- rows and elements (elementwise.cu)
+struct NormParams {
+  Values x;                 // [rows][dim]
+  const float* add_weight;  // null: no addition, h = x
+  float add_eps;
+  float scale;
+  float* residual;      // h = (residual + norm(x) * add_weight) * scale, stored here
+  bool norms;           // out = norm(h) * weight
+  const float* weight;  // may be null
+  float eps;
+  Values out;
+  int rows, dim;
+};
+cudaError_t norm(const NormParams& params, cudaStream_t stream);
+cudaError_t gelu_mul(Values gate, Values up, Values out, std::size_t count, cudaStream_t stream);
+cudaError_t softcap(Values x, float cap, std::size_t count, cudaStream_t stream);
+cudaError_t to_bf16(const float* from, bf16* to, std::size_t count, cudaStream_t stream);
+cudaError_t gather_rows(const void* from, const std::int32_t* rows, int num_rows,
+                        std::size_t row_bytes, void* to, cudaStream_t stream);
+// The lowest index of the largest value of each row; scratch: rows * kArgmaxParts * 8 bytes.
+constexpr int kArgmaxParts = 32;
+cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,
+                   cudaStream_t stream);
+cudaError_t rope(Values x, const std::int32_t* positions, const float* frequencies, int tokens,
+                 int heads, int dim, cudaStream_t stream);
+// Reads `bytes` once: the yardstick of benches. `sink` holds one word per multiprocessor.
+cudaError_t read_all(const void* data, std::size_t bytes, std::uint32_t* sink, int multiprocessors,
+                     cudaStream_t stream);
+
+// ---- attention (kv_store.cu, attention.cu)
+// A page holds 32 absolute positions of one layer: for each KV head K as [32][head_dim], then V as
+// [head_dim][32], bf16. Where nothing was written it holds zeros or finite numbers.
+constexpr int kPageTokens = 32;
+constexpr int kChunkPages = 8;  // the pages of one partial result
+struct SequenceRow {            // as KvRow; `pages` in device memory
+  const bf16* const* pages;
+  int first_row, num_tokens, first_position, first_block;
+};
+// A block of consecutive tokens of one row.
+struct TokenSpan {
+  int row, first_token, num_tokens;
+};
+struct KvStoreParams {
+  const SequenceRow* rows;
+  const TokenSpan* spans;  // each within one page
+  int num_spans;
+  int num_heads, num_kv_heads, head_dim;
+  // [token][heads * head_dim] bf16. q null: keys and values only; k null: queries only.
+  bf16* q;
+  const bf16* k;
+  const bf16* v;
+  bool prepare;  // q, k, v are raw: norm q, k and v, rotate q and k
+  const float *q_norm, *k_norm;
+  float eps;
+  const float* frequencies;  // [head_dim / 2]
+};
+cudaError_t kv_store(const KvStoreParams& params, cudaStream_t stream);
+
+struct AttentionParams {
+  const bf16* q;
+  bf16* out;
+  const SequenceRow* rows;
+  const TokenSpan* decode;  // spans of few tokens, and their number
+  int num_decode;
+  const TokenSpan* prefill;  // spans of up to prefill_tile() tokens
+  int num_prefill;
+  int max_chunks;     // the most chunks that a decode span may see
+  int rows_per_tile;  // the most query rows of a decode span in one tile, at most 16
+  int num_heads, num_kv_heads, head_dim, window;
+  float scale;
+  float* partials;  // decode, max_chunks > 1: see attention_partial_bytes
+  float* totals;    // prefill: see attention_total_bytes
+  int multiprocessors;
+};
+bool attention_supports(int head_dim);
+// Tokens of a span: at most decode_tile for the decode kernel.
+int attention_decode_tile(int num_heads, int num_kv_heads);
+int attention_prefill_tile(int num_heads, int num_kv_heads, int head_dim);
+std::size_t attention_partial_bytes(const AttentionParams& params);
+std::size_t attention_total_bytes(int multiprocessors);
+cudaError_t attention(const AttentionParams& params, cudaStream_t stream);
+
+// ---- self test (self_test.cu). Number of outputs where wgmma and mma.sync differ, -1 on an error.
+long long count_wgmma_differences(cudaStream_t stream, long long* outputs);
+
+}  // namespace flotilla::backend::cuda

@@ -1,0 +1,181 @@
+// Products of up to 16 tokens: mma.sync, weights streamed through a ring in shared memory.
+#pragma once
+
+#include <type_traits>
+
+#include "flotilla/backend/cuda/device/packed.cuh"
+
+namespace flotilla::backend::cuda {
+
+constexpr int kTilesPerWarp = 2;  // 16-row tiles: two independent mma chains share one x fragment
+constexpr int kConsumerWarps = 8 / kTilesPerWarp;  // per row block
+constexpr int kConsumerThreads = kConsumerWarps * 32;
+constexpr int kProcsPerBlock = 2;
+constexpr int kDecodeThreads = (kConsumerThreads + 32) * kProcsPerBlock;
+constexpr int kDecodeGroups = 2;  // per stage of the ring
+constexpr int kDecodeStages = 4;
+
+template <int kColumns>  // tiles of 8 tokens
+struct DecodeShared {
+  // One stage: kDecodeGroups groups of [8 * kColumns tokens][64] bf16 in the 128-byte swizzle.
+  static constexpr int kX = kDecodeGroups * kColumns * 8 * 128;
+  static constexpr int kW = kDecodeGroups * kBlockBytes;
+  static constexpr int kWAt = kDecodeStages * kX;
+  static constexpr int kRing = (kWAt + kDecodeStages * kW + 1023) / 1024 * 1024;
+  static constexpr int kTotal = kProcsPerBlock * (kRing + 16 * kDecodeStages) + 1024;
+};
+
+// Each thread block is two processors of the partition, each with four consumer warps of 32 rows,
+// a producer warp and its own ring. Two thread blocks, this kernel's and the next one's, fit on a
+// multiprocessor.
+template <int kColumns>
+__global__ __launch_bounds__(kDecodeThreads,
+                             2) void decode_kernel(const __grid_constant__ CUtensorMap x_map,
+                                                   const __grid_constant__ LinearParams a) {
+  using S = DecodeShared<kColumns>;
+  constexpr int D = kDecodeStages, U = kDecodeGroups;
+  extern __shared__ std::uint8_t raw[];
+  const bool producer = threadIdx.x >= kConsumerThreads * kProcsPerBlock;
+  const int half = producer ? (threadIdx.x - kConsumerThreads * kProcsPerBlock) >> 5
+                            : threadIdx.x / kConsumerThreads;
+  const std::uint32_t shared = (smem_u32(raw) + 1023u) & ~1023u;
+  const std::uint32_t ring = shared + half * S::kRing;
+  const std::uint32_t full = shared + kProcsPerBlock * S::kRing + half * 16 * D;
+  const std::uint32_t empty = full + 8 * D;
+  const Partition part = a.part;
+  const int proc = blockIdx.x * kProcsPerBlock + half;
+  const int begin = part.begin(proc), end = part.begin(proc + 1);
+
+  if (threadIdx.x < 2 * kProcsPerBlock * D) {
+    const int i = threadIdx.x % (2 * D);
+    mbar_init(shared + kProcsPerBlock * S::kRing + threadIdx.x * 8, i < D ? 1 : kConsumerWarps);
+    mbar_init_fence();
+  }
+  __syncthreads();
+
+  if (producer) {
+    if ((threadIdx.x & 31) != 0) return;
+    const std::uint64_t policy = policy_evict_first();
+    // At once: every multiprocessor holds one block of this kernel and has room for one more, so
+    // the next kernel's blocks spread one to each as well.
+    grid_launch_dependents();
+    int rb = begin / part.groups, g = begin % part.groups, unit = begin;
+    auto count = [&](int u, int in_row) { return min(min(U, end - u), part.groups - in_row); };
+    auto load_w = [&](int s, int n) {
+      mbar_expect(full + 8 * s, n * kBlockBytes + S::kX);
+      bulk_load(ring + S::kWAt + s * S::kW, block_at(a, rb, g), n * kBlockBytes, full + 8 * s,
+                policy);
+      unit += n, g += n;
+      if (g == part.groups) g = 0, ++rb;
+    };
+    auto load_x = [&](int s, int in_row) {
+      tensor_load(ring + s * S::kX, &x_map, 0, 0, in_row, full + 8 * s);
+    };
+    // Weights do not depend on the previous kernel: the whole ring is requested before waiting.
+    int u_x = unit, g_x = g, filled = 0;
+    for (; filled < D && unit < end; ++filled) load_w(filled, count(unit, g));
+    grid_wait();
+    for (int i = 0; i < filled; ++i) {
+      const int n = count(u_x, g_x);
+      load_x(i, g_x);
+      u_x += n, g_x += n;
+      if (g_x == part.groups) g_x = 0;
+    }
+    int s = 0, phase = 0;
+    while (unit < end) {
+      mbar_wait(empty + 8 * s, phase);
+      const int in_row = g;
+      load_w(s, count(unit, g));
+      load_x(s, in_row);
+      if (++s == D) s = 0, phase ^= 1;
+    }
+    return;
+  }
+
+  const int warp = (threadIdx.x >> 5) % kConsumerWarps, lane = threadIdx.x & 31;
+  const std::uint32_t w_lane = ring + S::kWAt + warp * (kTilesPerWarp * 512) + lane * 16;
+  const std::uint32_t c_lane =
+      ring + S::kWAt + kNibbleBytes + warp * (kTilesPerWarp * 64) + (lane >> 2) * 8;
+  const std::uint32_t row8 = lane & 7;
+  const std::uint32_t x_lane0 = ring + row8 * 128 + (((lane >> 3) ^ row8) << 4);
+  const std::uint32_t x_lane1 = ring + row8 * 128 + (((4 + (lane >> 3)) ^ row8) << 4);
+  float acc[kTilesPerWarp][kColumns][4];
+  auto clear = [&] {
+#pragma unroll
+    for (int mt = 0; mt < kTilesPerWarp; ++mt) {
+#pragma unroll
+      for (int nt = 0; nt < kColumns; ++nt)
+        acc[mt][nt][0] = acc[mt][nt][1] = acc[mt][nt][2] = acc[mt][nt][3] = 0.0f;
+    }
+  };
+  clear();
+
+  // N groups of a stage: all loads first, then the mma chains of the two tiles side by side.
+  auto groups = [&](int s, auto n_groups) {
+    constexpr int N = decltype(n_groups)::value;
+    const std::uint32_t wa = w_lane + s * S::kW, ca = c_lane + s * S::kW;
+    const std::uint32_t x0 = x_lane0 + s * S::kX, x1 = x_lane1 + s * S::kX;
+    uint4 q[N][kTilesPerWarp];
+    uint2 sc[N][kTilesPerWarp];
+    std::uint32_t x[N][kColumns][2][4];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int mt = 0; mt < kTilesPerWarp; ++mt) {
+        q[i][mt] = shared_load16(wa + i * kBlockBytes + mt * 512);
+        sc[i][mt] = shared_load8(ca + i * kBlockBytes + mt * 64);
+      }
+#pragma unroll
+      for (int nt = 0; nt < kColumns; ++nt) {
+        load_matrix4(x[i][nt][0], x0 + (i * kColumns + nt) * 1024);
+        load_matrix4(x[i][nt][1], x1 + (i * kColumns + nt) * 1024);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      std::uint32_t s0[kTilesPerWarp], b0[kTilesPerWarp], s1[kTilesPerWarp], b1[kTilesPerWarp];
+#pragma unroll
+      for (int mt = 0; mt < kTilesPerWarp; ++mt) {
+        s0[mt] = twice_low(sc[i][mt].x), b0[mt] = twice_high(sc[i][mt].x);
+        s1[mt] = twice_low(sc[i][mt].y), b1[mt] = twice_high(sc[i][mt].y);
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int mt = 0; mt < kTilesPerWarp; ++mt) {
+          const uint4& v = q[i][mt];
+          const std::uint32_t word = j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
+          std::uint32_t af[4];
+          dequantize(af, word, s0[mt], b0[mt], s1[mt], b1[mt]);
+#pragma unroll
+          for (int nt = 0; nt < kColumns; ++nt)
+            mma(acc[mt][nt], af, x[i][nt][j >> 1][(j & 1) * 2], x[i][nt][j >> 1][(j & 1) * 2 + 1]);
+        }
+      }
+    }
+  };
+
+  int s = 0, phase = 0;
+  int unit = begin, rb = begin / part.groups;
+  while (unit < end) {
+    const int stop = min(end, (rb + 1) * part.groups);
+    while (unit < stop) {
+      const int n = min(U, stop - unit);
+      mbar_wait(full + 8 * s, phase);
+      if (n == U) {
+        groups(s, std::integral_constant<int, U>());
+      } else {
+        groups(s, std::integral_constant<int, 1>());
+      }
+      __syncwarp();
+      if (lane == 0) mbar_arrive(empty + 8 * s);
+      if (++s == D) s = 0, phase ^= 1;
+      unit += n;
+    }
+    finish_piece<kTilesPerWarp, kColumns>(a, proc, rb, warp * kTilesPerWarp, lane, acc);
+    clear();
+    ++rb;
+  }
+}
+
+}  // namespace flotilla::backend::cuda
