@@ -208,6 +208,53 @@ TEST(Sampler, ARowThatIsNotFiniteIsAModelFault) {
   }
 }
 
+// With a mask the result is that of a row in which everything else is -infinity.
+TEST(Sampler, TakesOnlyAllowedTokens) {
+  std::mt19937 random(3);
+  SamplerScratch scratch;
+  for (int round = 0; round < 500; ++round) {
+    const auto row = random_row(random, 1 + random() % 200);
+    std::vector<std::uint32_t> allowed((row.size() + 31) / 32, 0);
+    std::vector<std::pair<float, TokenId>> order;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (random() % 4 != 0) continue;
+      allowed[i / 32] |= 1u << (i % 32);
+      order.emplace_back(-row[i], static_cast<TokenId>(i));
+    }
+    SamplingParams p;
+    p.temperature = round % 2 == 0 ? 0.0 : 1.0;
+    p.seed = random();
+    const auto token = Sampler(p, {}).sample(row, {}, scratch, allowed);
+    if (order.empty()) {
+      ASSERT_FALSE(token.ok());
+      EXPECT_EQ(token.error().code, ErrorCode::kInternal);
+      continue;
+    }
+    ASSERT_TRUE(token.ok());
+    const auto at = static_cast<std::size_t>(*token);
+    EXPECT_TRUE((allowed[at / 32] >> (at % 32) & 1u) != 0);
+    if (p.temperature == 0) {
+      EXPECT_EQ(*token, std::min_element(order.begin(), order.end())->second);
+    }
+  }
+  // A mask of everything changes nothing.
+  const auto row = random_row(random, 100);
+  const std::vector<std::uint32_t> all(4, 0xFFFFFFFF);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SamplingParams p;
+    p.seed = seed;
+    EXPECT_EQ(*Sampler(p, {}).sample(row, {}, scratch, all),
+              *Sampler(p, {}).sample(row, {}, scratch));
+  }
+  // Bits that are missing are not allowed.
+  const std::vector<std::uint32_t> few(1, 0xFFFFFFFF);
+  std::vector<float> rising(100);
+  for (std::size_t i = 0; i < rising.size(); ++i) rising[i] = static_cast<float>(i);
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  EXPECT_EQ(*Sampler(greedy, {}).sample(rising, {}, scratch, few), 31);
+}
+
 TEST(Logprobs, AreOfTheRawDistributionAndContainTheChosen) {
   SamplerScratch scratch;
   const std::vector<float> row{std::log(1.0f), std::log(2.0f), std::log(5.0f), std::log(2.0f)};
