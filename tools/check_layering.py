@@ -27,7 +27,7 @@ FORBIDDEN = {
 }
 # Third-party headers that only their wrapping module may include; everything else reaches them through it.
 WRAPPED = {
-    r"boost/(asio|beast)": {"net"}, r"openssl/": {"net", "checkpoint", "engine", "backend", "protocol"},
+    r"boost/(asio|beast)": {"net"}, r"openssl/": {"net", "checkpoint", "engine", "state", "backend", "protocol"},
     r"soci/": {"store"}, r"spdlog/": {"log"}, r"toml\+\+/": {"settings"}, r"pcre2": {"tokenizer"},
     r"utf8proc": {"tokenizer", "chat"}, r"prometheus/": {"coordinator", "provider", "serving"},
     r"sodium": {"protocol", "coordinator", "provider", "engine", "serving", "store"},

@@ -3,7 +3,6 @@
 #include "apps/flotilla/console.h"
 #include "apps/flotilla/model_argument.h"
 #include "flotilla/engine/model_engine.h"
-#include "flotilla/provider/hardware.h"
 
 namespace flotilla::apps {
 
@@ -13,8 +12,8 @@ Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& option
   engine::ModelEngineOptions engine_options;
   engine_options.folder = folder;
   engine_options.num_threads = static_cast<int>(options.threads);
-  engine_options.memory_cap_bytes =
-      provider::probe_hardware(static_cast<std::uint32_t>(options.threads)).memory_cap_bytes;
+  apply(options.engine, engine_options);
+  engine_options.memory = options.memory ? options.memory : make_memory(options.engine);
   engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
     bar.update(done, total);
   };

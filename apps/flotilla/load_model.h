@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/flotilla/engine_settings.h"
 #include "flotilla/base/result.h"
 #include "flotilla/engine/text_engine.h"
 
@@ -14,6 +15,8 @@ struct LoadOptions {
   std::string model;  // folder, name, or empty
   std::string models_dir;
   std::int64_t threads = 0;  // 0: one per core
+  EngineSettings engine = {};
+  std::shared_ptr<engine::MemoryBudget> memory = {};  // null: its own
 };
 
 // Shows a progress bar on a terminal, a line otherwise.

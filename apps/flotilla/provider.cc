@@ -76,8 +76,10 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
 
   const SystemClock clock;
   net::IoRuntime io(2);
-  provider::ModelManager models(make_loader(config.models), clock);
-  if (Status added = add_models(models, config.models); !added.ok()) return report(added.error());
+  const auto memory = make_memory(config.models.engine);
+  provider::ModelManager models(make_loader(config.models, memory), clock);
+  if (Status added = add_models(models, config.models, *memory); !added.ok())
+    return report(added.error());
   Signals signals(io);  // only now: until here Ctrl-C ends the program at once
   std::atomic<bool> drained{false};
   std::mutex mutex;
@@ -92,6 +94,7 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
       {{"node", options->link.credentials.node},
        {"provider", protocol::provider_id(options->link.credentials.identity.public_key()).value},
        {"coordinator", options->link.websocket.url}});
+  options->memory = memory;
   provider::Agent agent(io, models, clock, std::move(*options));
   agent.start();
 

@@ -1,5 +1,7 @@
 #include "apps/flotilla/server_models.h"
 
+#include <utility>
+
 #include "apps/flotilla/kernel_check.h"
 #include "apps/flotilla/load_model.h"
 #include "apps/flotilla/model_argument.h"
@@ -50,16 +52,22 @@ void declare(settings::Settings& settings, ServerModels& options) {
   settings.add("scripted", &options.scripted,
                "play a script instead of running models (docs/scripted-engine.md)");
   settings.add("threads", &options.threads, 0, 1024, "threads for computing; 0: one per core");
+  declare(settings, options.engine);
 }
 
-provider::ModelManager::Loader make_loader(const ServerModels& options) {
-  return [&options](const provider::ModelSource& source) {
-    return load_model(
-        {.model = source.folder, .models_dir = options.models_dir, .threads = options.threads});
+provider::ModelManager::Loader make_loader(const ServerModels& options,
+                                           std::shared_ptr<engine::MemoryBudget> memory) {
+  return [&options, memory = std::move(memory)](const provider::ModelSource& source) {
+    return load_model({.model = source.folder,
+                       .models_dir = options.models_dir,
+                       .threads = options.threads,
+                       .engine = options.engine,
+                       .memory = memory});
   };
 }
 
-Status add_models(provider::ModelManager& manager, const ServerModels& options) {
+Status add_models(provider::ModelManager& manager, const ServerModels& options,
+                  engine::MemoryBudget& memory) {
   if (!options.scripted.empty()) {
     FLOTILLA_TRY(auto engines, engine::load_scripted_engines(options.scripted));
     for (auto& engine : engines) FLOTILLA_TRY_STATUS(manager.add_engine(std::move(engine)));
@@ -71,6 +79,13 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options) 
   for (const provider::ModelSource& source : sources)
     FLOTILLA_TRY_STATUS(manager.add_source(source));
   if (options.lazy) return ok_status();
+  engine::ModelEngineOptions engine_options;
+  apply(options.engine, engine_options);
+  for (const provider::ModelSource& source : sources) {
+    // One that cannot be read is told when it is loaded.
+    const auto bytes = engine::resident_bytes_of(source.folder, engine_options.scheduler);
+    if (bytes.ok()) memory.expect(source.name, *bytes);
+  }
   std::size_t num_loaded = 0;
   Status last = ok_status();
   for (const provider::ModelSource& source : sources) {

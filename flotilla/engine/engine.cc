@@ -84,7 +84,8 @@ void Engine::run_loop() {
 
 void Engine::serve() {
   while (true) {
-    take_commands(inbox_.take(!core_.has_work()));
+    const bool idle = !core_.has_work();
+    take_commands(inbox_.take(idle, idle ? core_.next_deadline() : std::nullopt));
     if (stopping_) break;
     const EngineCore::StepOutcome outcome = core_.step();
     publish_stats();

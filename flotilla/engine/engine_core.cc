@@ -10,15 +10,41 @@
 #include "flotilla/sampling/logprobs.h"
 
 namespace flotilla::engine {
+namespace {
+
+const Clock& system_clock() {
+  static const SystemClock clock;  // it has no state
+  return clock;
+}
+
+std::unique_ptr<state::PrefixCache> make_cache(const state::PrefixCacheOptions& options,
+                                               const state::StateLayout& layout,
+                                               state::PagePool& pool) {
+  if (!options.enabled) return nullptr;
+  return std::make_unique<state::PrefixCache>(options, layout, pool);
+}
+
+// A request that was given up in good order may leave its state; one that fell over a number or an
+// exception leaves nothing, and takes along what it had in common with the cache.
+Ending ending_of(FinishReason reason, const std::optional<Error>& error) {
+  if (reason != FinishReason::kError) return Ending::kKeep;
+  const bool fault =
+      !error || error->code == ErrorCode::kModelFault || error->code == ErrorCode::kInternal;
+  return fault ? Ending::kFault : Ending::kDiscard;
+}
+
+}  // namespace
 
 EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& layout,
                        std::unique_ptr<StepRunner> runner,
                        std::shared_ptr<const OutputFactory> outputs)
     : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
       pool_(options.kv_bytes),
+      cache_(make_cache(options.prefix_cache, layout, pool_)),
       runner_(std::move(runner)),
       outputs_(std::move(outputs)),
-      scheduler_(options.scheduler, layout, pool_) {}
+      scheduler_(options.scheduler, layout, pool_, cache_.get(), options.model_digest) {}
 
 EngineCore::~EngineCore() = default;
 
@@ -53,13 +79,16 @@ Result<EngineCore::Generation> EngineCore::make_generation(std::shared_ptr<const
   }
   sampling::Sampler sampler(chat.sampling, job->prompt_ids);
   const std::int64_t max_tokens = chat.max_tokens > 0 ? std::min(room, chat.max_tokens) : room;
+  const auto first_token =
+      chat.first_token_within.count() > 0 ? chat.first_token_within : options_.leases.first_token;
   return Generation{.job = std::move(job),
                     .sink = std::move(sink),
                     .sampler = std::move(sampler),
                     .output = std::move(output),
                     .constraint = std::move(constraint),
                     .stop_ids = std::move(stop_ids),
-                    .max_tokens = max_tokens};
+                    .max_tokens = max_tokens,
+                    .lease = ProgressLease(clock_.now(), first_token)};
 }
 
 void EngineCore::accept(RequestId id, std::shared_ptr<const PreparedJob> job, EventSink sink) {
@@ -87,7 +116,7 @@ void EngineCore::accept(RequestId id, std::shared_ptr<const PreparedJob> job, Ev
   const std::vector<TokenId>& resumed = job->job.resume_ids;
   tokens.insert(tokens.end(), resumed.begin(), resumed.end());
   Generation& generation = generations_.emplace(id, std::move(made).value()).first->second;
-  scheduler_.add(id, job->job.tenant, std::move(tokens));
+  generation.sequence = &scheduler_.add(id, job->job.tenant, std::move(tokens));
   try {
     for (const TokenId token : resumed) {
       if (generation.output->finished()) break;
@@ -110,7 +139,50 @@ void EngineCore::cancel(RequestId id) {
 
 void EngineCore::resume_output(RequestId id) { scheduler_.set_reader_full(id, false); }
 
+void EngineCore::clear_prefix_cache() {
+  if (cache_) cache_->clear();
+}
+
+void EngineCore::observe_progress(Clock::Instant now) {
+  for (auto& [id, generation] : generations_) {
+    const Sequence* sequence = generation.sequence;
+    if (sequence == nullptr) continue;
+    const bool has_token = generation.output->num_tokens() > 0;
+    Phase phase = has_token && sequence->num_pending() <= 1 ? Phase::kDecode : Phase::kPrefill;
+    if (!sequence->holds_pages()) phase = Phase::kWaiting;
+    if (sequence->reader_full) phase = Phase::kReaderFull;
+    const auto progress =
+        static_cast<std::int64_t>(sequence->tokens.size()) + sequence->state.num_positions();
+    generation.lease.observe(phase, progress, has_token, now);
+  }
+}
+
+void EngineCore::end_overdue() {
+  const Clock::Instant now = clock_.now();
+  observe_progress(now);
+  std::vector<RequestId> overdue;
+  for (const auto& [id, generation] : generations_) {
+    const auto end = generation.lease.ends(options_.leases);
+    if (generation.sequence != nullptr && end && *end <= now) overdue.push_back(id);
+  }
+  for (const RequestId id : overdue) {
+    fail(id, generations_.at(id).lease.reason(options_.leases, now));
+  }
+  if (!overdue.empty()) collect_finished();
+}
+
+std::optional<Clock::Instant> EngineCore::next_deadline() {
+  observe_progress(clock_.now());
+  std::optional<Clock::Instant> first;
+  for (const auto& [id, generation] : generations_) {
+    const auto end = generation.lease.ends(options_.leases);
+    if (end && (!first || *end < *first)) first = end;
+  }
+  return first;
+}
+
 EngineCore::StepOutcome EngineCore::step() {
+  end_overdue();
   const std::vector<ScheduledRow> rows = scheduler_.schedule();
   if (rows.empty()) {
     Sequence* stuck = scheduler_.stuck();
@@ -121,6 +193,12 @@ EngineCore::StepOutcome EngineCore::step() {
                               std::to_string(options_.kv_bytes) + " bytes"});
     collect_finished();
     return StepOutcome::kDone;
+  }
+  for (const ScheduledRow& row : rows) {
+    const auto& generation = generations_.at(row.sequence->id);
+    const auto prompt = static_cast<std::int64_t>(generation.job->prompt_ids.size());
+    generation.output->set_cached_tokens(
+        std::clamp<std::int64_t>(row.sequence->cached_tokens, 0, prompt));
   }
   std::span<const float> logits;
   std::optional<Error> failure;
@@ -193,6 +271,7 @@ void EngineCore::sample_row(Sequence& sequence, Generation& generation,
     generation.output->finish(FinishReason::kError, token.error());
     return;
   }
+  scheduler_.verify(sequence);
   std::optional<TokenLogprob> logprob;
   if (job.top_logprobs >= 0) logprob = make_logprob(logits, *token, job.top_logprobs);
   sequence.tokens.push_back(*token);
@@ -235,8 +314,11 @@ TokenLogprob EngineCore::make_logprob(std::span<const float> logits, TokenId id,
 void EngineCore::emit(RequestId id, Generation& generation) {
   if (!generation.output->has_event()) return;
   bool wants_more = true;
+  TokenEvent event = generation.output->take_event(id);
+  Ending ending = Ending::kKeep;
+  if (event.finish) ending = ending_of(event.finish->reason, event.finish->error);
   try {
-    wants_more = generation.sink(generation.output->take_event(id));
+    wants_more = generation.sink(std::move(event));
   } catch (const std::exception& error) {
     log::error("event_sink_failed", {{"request", id.value}, {"what", error.what()}});
     generation.output->finish(FinishReason::kCancelled);  // nobody is left to tell
@@ -246,7 +328,8 @@ void EngineCore::emit(RequestId id, Generation& generation) {
   }
   const bool finished = generation.output->finished();
   if (finished) {
-    scheduler_.remove(id);
+    generation.sequence = nullptr;
+    scheduler_.remove(id, ending);
     finished_.push_back(id);
   } else if (!wants_more) {
     scheduler_.set_reader_full(id, true);
@@ -276,10 +359,12 @@ EngineStats EngineCore::stats() const {
   EngineStats stats;
   stats.num_running = static_cast<std::uint32_t>(scheduler_.num_running());
   stats.num_waiting = static_cast<std::uint32_t>(scheduler_.num_waiting());
-  stats.kv_bytes_used = pool_.used_bytes();
+  stats.kv_bytes_used = pool_.used_bytes() - pool_.idle_bytes();
   stats.kv_bytes_total = pool_.budget_bytes();
   stats.prompt_tokens_total = prompt_tokens_total_;
   stats.completion_tokens_total = completion_tokens_total_;
+  stats.num_preemptions = scheduler_.num_preemptions();
+  if (cache_) stats.prefix_cache = cache_->stats();
   return stats;
 }
 

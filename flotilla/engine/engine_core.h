@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "flotilla/base/clock.h"
 #include "flotilla/engine/output_pipeline.h"
+#include "flotilla/engine/progress_lease.h"
 #include "flotilla/engine/scheduler.h"
 #include "flotilla/engine/step_runner.h"
 #include "flotilla/engine/text_engine.h"
@@ -20,12 +22,16 @@ namespace flotilla::engine {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
+  state::PrefixCacheOptions prefix_cache;
+  LeaseOptions leases;
   std::size_t kv_bytes = std::size_t{256} << 20;
   std::int64_t context_length = 0;
   std::size_t vocab_size = 0;
   std::vector<TokenId> eos_ids;
   std::int64_t max_waiting = 256;  // requests beyond those that may run; more are refused
   std::string model;               // for messages
+  std::string model_digest;        // separates caches
+  const Clock* clock = nullptr;    // must outlive the engine; null: the system's
 };
 
 // What the engine needs of tokenizer and parser. Thread-safe.
@@ -52,6 +58,10 @@ class EngineCore {
   // failed, the others are as before.
   StepOutcome step();
   bool has_work() const { return scheduler_.has_runnable(); }
+  // When a request is given up if nothing moves until then.
+  std::optional<Clock::Instant> next_deadline();
+  // Drops what the prefix cache holds for nobody but itself.
+  void clear_prefix_cache();
   // Ends every request with `error`.
   void end_all(const Error& error);
 
@@ -71,6 +81,8 @@ class EngineCore {
     std::unique_ptr<grammar::OutputConstraint> constraint;  // null: any token may come
     std::vector<TokenId> stop_ids;                          // end the output
     std::int64_t max_tokens = 0;                            // the context's end included
+    ProgressLease lease;
+    Sequence* sequence = nullptr;  // null once it has ended
   };
 
   Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
@@ -82,9 +94,13 @@ class EngineCore {
   void emit(RequestId id, Generation& generation);
   void fail(RequestId id, Error error);
   void collect_finished();
+  void observe_progress(Clock::Instant now);
+  void end_overdue();
 
   const EngineOptions options_;
+  const Clock& clock_;
   state::PagePool pool_;
+  std::unique_ptr<state::PrefixCache> cache_;  // null when it is off
   std::unique_ptr<StepRunner> runner_;
   const std::shared_ptr<const OutputFactory> outputs_;
   Scheduler scheduler_;

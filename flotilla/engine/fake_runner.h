@@ -28,6 +28,17 @@ inline state::StateLayout fake_layout() {
   return {.layers = {state::PagedKv{kFakeGeometry}, state::WindowKv{kFakeGeometry, kFakeWindow},
                      state::NoState{}}};
 }
+// Full attention alone; a hybrid with a recurrent state; everything at once.
+inline state::StateLayout fake_full_layout() {
+  return {.layers = {state::PagedKv{kFakeGeometry}, state::PagedKv{kFakeGeometry}}};
+}
+inline state::StateLayout fake_hybrid_layout() {
+  return {.layers = {state::FixedState{2}, state::PagedKv{kFakeGeometry}, state::FixedState{1}}};
+}
+inline state::StateLayout fake_mixed_layout() {
+  return {.layers = {state::PagedKv{kFakeGeometry}, state::WindowKv{kFakeGeometry, kFakeWindow},
+                     state::FixedState{1}, state::WindowKv{kFakeGeometry, 70}}};
+}
 // Bytes of a pool in which a sequence of `blocks` blocks of 32 tokens has its full layer and
 // window.
 inline std::size_t fake_bytes(std::size_t pages) {
@@ -36,10 +47,14 @@ inline std::size_t fake_bytes(std::size_t pages) {
 
 class FakeRunner final : public StepRunner {
  public:
+  explicit FakeRunner(state::StateLayout layout = fake_layout()) : layout_(std::move(layout)) {}
+
   // Called before each step; may throw.
   std::function<void(std::span<const ScheduledRow>)> before_step;
   // A row for which this is true gets a NaN.
   std::function<bool(const Sequence&)> poison;
+  // Called with each row of logits.
+  std::function<void(const Sequence&, std::span<const float>)> on_logits;
   std::uint64_t steps = 0;
   std::uint64_t tokens = 0;
 
@@ -52,12 +67,8 @@ class FakeRunner final : public StepRunner {
       const Sequence& sequence = *row.sequence;
       if (row.begin != sequence.state.num_positions())
         throw std::logic_error("a gap in a sequence");
-      for (std::int64_t p = row.begin; p < row.begin + row.count; ++p) {
-        const auto token = static_cast<float>(sequence.tokens[static_cast<std::size_t>(p)] + 1);
-        for (int layer = 0; layer < 2; ++layer) *slot(sequence, layer, p) = token;
-      }
-      if (!row.wants_logits) continue;
-      append_logits(sequence, row.begin + row.count);
+      for (std::int64_t p = row.begin; p < row.begin + row.count; ++p) compute(sequence, p);
+      if (row.wants_logits) append_logits(sequence, row.begin + row.count);
     }
     return logits_;
   }
@@ -69,27 +80,54 @@ class FakeRunner final : public StepRunner {
   }
 
  private:
-  static float* slot(const Sequence& sequence, int layer, std::int64_t p) {
-    const tensor::KvView view = sequence.state.views()[static_cast<std::size_t>(layer)];
+  static float* slot(const Sequence& sequence, std::size_t layer, std::int64_t p) {
+    const tensor::KvView view = sequence.state.views()[layer];
     const std::int64_t block = p / tensor::kKvBlock - view.first_block;
     if (block < 0 || block >= view.num_blocks) throw std::logic_error("no page for a position");
     return view.pages[block] + p % tensor::kKvBlock;
   }
+  // A fixed state takes in each token, once and in order; 24 bits, so that a float holds it.
+  void compute(const Sequence& sequence, std::int64_t p) {
+    const TokenId id = sequence.tokens[static_cast<std::size_t>(p)];
+    for (std::size_t layer = 0; layer < layout_.layers.size(); ++layer) {
+      if (std::holds_alternative<state::NoState>(layout_.layers[layer])) continue;
+      if (std::holds_alternative<state::FixedState>(layout_.layers[layer])) {
+        float& value = sequence.state.views()[layer].pages[0][0];
+        const auto before = static_cast<std::uint64_t>(value);
+        value = static_cast<float>(mix(before * 64 + static_cast<std::uint64_t>(id) + 1) >> 40);
+      } else {
+        *slot(sequence, layer, p) = static_cast<float>(id + 1);
+      }
+    }
+  }
   void append_logits(const Sequence& sequence, std::int64_t end) {
     std::uint64_t hash = 1;
-    for (std::int64_t p = 0; p < end; ++p) {
-      hash = mix(hash + std::bit_cast<std::uint32_t>(*slot(sequence, 0, p)));
+    for (std::size_t layer = 0; layer < layout_.layers.size(); ++layer) {
+      const state::LayerState& kind = layout_.layers[layer];
+      if (std::holds_alternative<state::NoState>(kind)) continue;
+      if (std::holds_alternative<state::FixedState>(kind)) {
+        hash = mix(hash + static_cast<std::uint64_t>(sequence.state.views()[layer].pages[0][0]));
+        continue;
+      }
+      std::int64_t first = 0;
+      if (const auto* window = std::get_if<state::WindowKv>(&kind)) {
+        first = std::max<std::int64_t>(0, end - window->window);
+      }
+      for (std::int64_t p = first; p < end; ++p) {
+        hash = mix(hash + std::bit_cast<std::uint32_t>(*slot(sequence, layer, p)));
+      }
     }
-    for (std::int64_t p = std::max<std::int64_t>(0, end - kFakeWindow); p < end; ++p) {
-      hash = mix(hash + std::bit_cast<std::uint32_t>(*slot(sequence, 1, p)));
-    }
+    const std::size_t begin = logits_.size();
     for (std::size_t i = 0; i < kFakeVocab; ++i) {
       logits_.push_back(static_cast<float>(mix(hash + i) % 4096) / 512.0f);
     }
     if (poison && poison(sequence)) {
       logits_.back() = std::numeric_limits<float>::quiet_NaN();
     }
+    if (on_logits) on_logits(sequence, std::span<const float>(logits_).subspan(begin));
   }
+
+  const state::StateLayout layout_;
   std::vector<float> logits_;
 };
 

@@ -1,6 +1,9 @@
 #include "flotilla/engine/model_engine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <boost/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -14,15 +17,19 @@
 #include "flotilla/log/log.h"
 #include "flotilla/models/causal_lm.h"
 #include "flotilla/sampling/sampling_params.h"
+#include "flotilla/state/state_cost.h"
 
 namespace flotilla::engine {
 namespace {
 
 constexpr std::size_t kDefaultKvBytes = std::size_t{2} << 30;  // when no limit is given
-constexpr std::int64_t kSmallestContext = 64;                  // less is not worth serving
+constexpr std::int64_t kLeastTokens = 512;  // room for them comes before other models' wishes
+constexpr std::uint64_t kFixedWorkspace = std::uint64_t{64} << 20;
+constexpr std::int64_t kSmallestContext = 64;  // less is not worth serving
 
 // Destroyed in reverse: the engine's thread ends before model and backend go.
 struct LoadedParts {
+  MemoryGrant memory;
   EngineInfo info;
   std::shared_ptr<const TextAssets> assets;
   std::unique_ptr<backend::Backend> backend;
@@ -54,26 +61,66 @@ class ModelEngine final : public TextEngine {
   LoadedParts parts_;
 };
 
+void return_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
 std::string last_component(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   const std::size_t slash = folder.find_last_of('/');
   return slash == std::string::npos ? folder : folder.substr(slash + 1);
 }
 
+std::uint64_t config_number(const boost::json::value& config, std::string_view key) {
+  const boost::json::object* root = config.if_object();
+  if (root == nullptr) return 0;
+  for (const boost::json::value* at : {root->if_contains("text_config"), &config}) {
+    const boost::json::object* object = at == nullptr ? nullptr : at->if_object();
+    const boost::json::value* found = object == nullptr ? nullptr : object->if_contains(key);
+    const std::int64_t* number = found == nullptr ? nullptr : found->if_int64();
+    if (number != nullptr && *number > 0) return static_cast<std::uint64_t>(*number);
+  }
+  return 0;
+}
+
+// Scratch memory of steps, from above: the activations of a layer that are alive at a time are less
+// than 40 rows of the hidden size (an MLP of eight times the size, gate and product, and what
+// stands around them), and there is one row of logits per sequence. Threads and tables take a fixed
+// part.
+std::uint64_t workspace_bytes(const checkpoint::Checkpoint& checkpoint,
+                              const SchedulerOptions& scheduler) {
+  const std::uint64_t hidden = config_number(checkpoint.config(), "hidden_size");
+  const std::uint64_t vocab = config_number(checkpoint.config(), "vocab_size");
+  const auto rows = static_cast<std::uint64_t>(scheduler.max_batch_tokens);
+  const auto wanted =
+      static_cast<std::uint64_t>(std::min(scheduler.max_sequences, scheduler.max_batch_tokens));
+  return sizeof(float) * (rows * hidden * 40 + wanted * vocab * 2) + kFixedWorkspace;
+}
+
 // Bytes for pages: as many as all sequences could use, within what the memory leaves.
 Result<std::size_t> kv_budget(const ModelEngineOptions& options, const SchedulerOptions& scheduler,
-                              const models::CausalLM& model, std::uint64_t weight_bytes,
-                              std::int64_t context) {
-  if (options.kv_bytes > 0) return static_cast<std::size_t>(options.kv_bytes);
+                              const models::CausalLM& model, std::int64_t context,
+                              MemoryGrant& grant) {
   const std::size_t useful = model.state_layout().peak_bytes(context, scheduler.prefill_chunk) *
                              static_cast<std::size_t>(scheduler.max_sequences);
-  if (options.memory_cap_bytes == 0) return std::min(useful, kDefaultKvBytes);
-  if (weight_bytes >= options.memory_cap_bytes) {
-    return Error{ErrorCode::kResourceExhausted, "the weights take " + std::to_string(weight_bytes) +
-                                                    " bytes, the limit is " +
-                                                    std::to_string(options.memory_cap_bytes)};
+  const std::size_t wanted =
+      options.kv_bytes > 0 ? static_cast<std::size_t>(options.kv_bytes) : useful;
+  if (options.memory == nullptr) {
+    return options.kv_bytes > 0 ? wanted : std::min(useful, kDefaultKvBytes);
   }
-  return std::min<std::size_t>(useful, options.memory_cap_bytes - weight_bytes);
+  const std::size_t least = options.kv_bytes > 0
+                                ? wanted
+                                : model.state_layout().peak_bytes(std::min(context, kLeastTokens),
+                                                                  scheduler.prefill_chunk);
+  const std::uint64_t taken = grant.extend(wanted, least);
+  if (options.kv_bytes > 0 && taken < wanted) {
+    return Error{ErrorCode::kResourceExhausted,
+                 "the state of model '" + options.folder + "' needs " + std::to_string(wanted) +
+                     " bytes of memory, " + std::to_string(taken) + " are free"};
+  }
+  return static_cast<std::size_t>(taken);
 }
 
 SamplingDefaults sampling_defaults(const checkpoint::GenerationDefaults& from) {
@@ -97,12 +144,24 @@ std::vector<TokenId> joined(std::vector<TokenId> ids, const std::vector<TokenId>
 
 }  // namespace
 
+Result<std::uint64_t> resident_bytes_of(const std::string& folder,
+                                        const SchedulerOptions& scheduler) {
+  FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  return checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
+}
+
 Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options) {
   FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint,
                checkpoint::Checkpoint::open(options.folder));
+  const std::string name = options.name.empty() ? last_component(options.folder) : options.name;
+  const std::uint64_t resident =
+      checkpoint.tensor_bytes() + workspace_bytes(checkpoint, options.scheduler);
+  LoadedParts parts;
+  if (options.memory != nullptr) {
+    FLOTILLA_TRY(parts.memory, options.memory->grant(name, resident));
+  }
   FLOTILLA_TRY(const checkpoint::GenerationDefaults defaults,
                checkpoint::read_generation_defaults(options.folder, checkpoint.config()));
-  LoadedParts parts;
   FLOTILLA_TRY(parts.assets, TextAssets::load(options.folder, checkpoint.config()));
   // Hashing reads what loading maps: the second pass finds it in memory.
   const LoadProgress half = [&](std::uint64_t done, std::uint64_t total) {
@@ -121,37 +180,46 @@ Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& 
 
   EngineOptions engine;
   engine.scheduler = options.scheduler;
+  engine.prefix_cache = options.prefix_cache;
+  engine.leases = options.leases;
+  engine.model_digest = digest.hex;
   if (model.max_concurrent_sequences > 0) {
     engine.scheduler.max_sequences =
         std::min<std::int64_t>(engine.scheduler.max_sequences, model.max_concurrent_sequences);
   }
   std::int64_t context = model.context_length;
   if (options.context_length > 0) context = std::min(context, options.context_length);
-  FLOTILLA_TRY(engine.kv_bytes, kv_budget(options, engine.scheduler, *parts.model,
-                                          checkpoint.tensor_bytes(), context));
+  FLOTILLA_TRY(engine.kv_bytes,
+               kv_budget(options, engine.scheduler, *parts.model, context, parts.memory));
   const std::int64_t fits = parts.model->state_layout().max_length(
       engine.kv_bytes, engine.scheduler.prefill_chunk, context);
   if (fits < std::min(context, kSmallestContext)) {
+    const std::size_t needed = parts.model->state_layout().peak_bytes(
+        std::min(context, kSmallestContext), engine.scheduler.prefill_chunk);
     return Error{ErrorCode::kResourceExhausted,
-                 "key-value memory of " + std::to_string(engine.kv_bytes) + " bytes holds only " +
-                     std::to_string(fits) + " tokens of model '" + options.folder + "'"};
+                 "model '" + name + "' needs " + std::to_string(needed) +
+                     " bytes for state, it has " + std::to_string(engine.kv_bytes) + ": room for " +
+                     std::to_string(fits) + " tokens"};
   }
   engine.context_length = fits;
   engine.vocab_size = static_cast<std::size_t>(model.vocab_size);
   engine.eos_ids = joined(model.eos_ids, defaults.eos_ids, parts.assets->extra_stop_ids());
   engine.max_waiting = options.max_waiting;
-  engine.model = options.name.empty() ? last_component(options.folder) : options.name;
+  engine.model = name;
 
-  parts.info = {.model = engine.model,
-                .family = model.family,
-                .model_digest = digest.hex,
-                .numerics_id = backend::numerics_id(*parts.backend),
-                .context_length = engine.context_length,
-                .max_concurrent = engine.scheduler.max_sequences,
-                .vocab_size = model.vocab_size,
-                .sampling_defaults = sampling_defaults(defaults),
-                .template_source = parts.assets->template_source(),
-                .template_problem = parts.assets->template_problem()};
+  parts.info = {
+      .model = engine.model,
+      .family = model.family,
+      .model_digest = digest.hex,
+      .numerics_id = backend::numerics_id(*parts.backend),
+      .context_length = engine.context_length,
+      .max_concurrent = engine.scheduler.max_sequences,
+      .vocab_size = model.vocab_size,
+      .resident_bytes = resident,
+      .state_cost = state::state_cost(parts.model->state_layout(), engine.scheduler.prefill_chunk),
+      .sampling_defaults = sampling_defaults(defaults),
+      .template_source = parts.assets->template_source(),
+      .template_problem = parts.assets->template_problem()};
   if (!parts.info.template_problem.empty()) {
     log::warn("chat_template_problem", {{"model", engine.model},
                                         {"template", parts.info.template_source},
@@ -161,7 +229,11 @@ Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& 
       engine, parts.model->state_layout(),
       std::make_unique<ModelRunner>(*parts.model, *parts.backend), parts.assets);
   second_half(checkpoint.tensor_bytes(), checkpoint.tensor_bytes());
-  return std::shared_ptr<TextEngine>(std::make_shared<ModelEngine>(std::move(parts)));
+  // The allocator keeps what was freed; whoever unloads a model wants it back.
+  return std::shared_ptr<TextEngine>(new ModelEngine(std::move(parts)), [](TextEngine* gone) {
+    delete gone;
+    return_free_memory();
+  });
 }
 
 }  // namespace flotilla::engine

@@ -10,7 +10,8 @@
 
 #include "flotilla/backend/backend.h"
 #include "flotilla/base/result.h"
-#include "flotilla/engine/scheduler.h"
+#include "flotilla/engine/engine_core.h"
+#include "flotilla/engine/memory_budget.h"
 #include "flotilla/engine/text_engine.h"
 
 namespace flotilla::engine {
@@ -25,15 +26,23 @@ struct ModelEngineOptions {
   int num_threads = 0;  // of the CPU backend; 0: one per core
   backend::CpuTarget target = backend::CpuTarget::kBest;
   bool pack_weights = true;
-  // What weights and key-value pages may take together, less what other models hold; 0: not limited
-  // here.
-  std::uint64_t memory_cap_bytes = 0;
-  std::uint64_t kv_bytes = 0;  // of the page pool; 0: what the cap allows and the sequences can use
+  // What weights, workspace and state of all models may take; null: not limited here. The load is
+  // refused, before anything is allocated, when they do not fit.
+  std::shared_ptr<MemoryBudget> memory = {};
+  std::uint64_t kv_bytes =
+      0;  // of the page pool; 0: what `memory` allows and the sequences can use
   std::int64_t context_length = 0;  // 0: the model's own; never more than that
   SchedulerOptions scheduler = {};
+  state::PrefixCacheOptions prefix_cache = {};
+  LeaseOptions leases = {};
   std::int64_t max_waiting = 256;  // requests queued beyond scheduler.max_sequences
   LoadProgress progress = {};
 };
+
+// Bytes that a model needs besides its state: the tensors of the checkpoint, as its headers say,
+// and scratch memory for steps of `max_batch_tokens`. Reads headers only.
+Result<std::uint64_t> resident_bytes_of(const std::string& folder,
+                                        const SchedulerOptions& scheduler);
 
 // Blocks while it reads and hashes. Errors name the file, or the bytes that are missing.
 Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options);

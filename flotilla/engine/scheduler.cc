@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "flotilla/base/check.h"
@@ -10,8 +11,12 @@
 namespace flotilla::engine {
 
 Scheduler::Scheduler(const SchedulerOptions& options, const state::StateLayout& layout,
-                     state::PagePool& pool)
-    : options_(options), layout_(layout), pool_(pool) {
+                     state::PagePool& pool, state::PrefixCache* cache, std::string model_digest)
+    : options_(options),
+      layout_(layout),
+      pool_(pool),
+      cache_(cache),
+      model_digest_(std::move(model_digest)) {
   FLOTILLA_CHECK(options_.max_batch_tokens > 0 && options_.prefill_chunk > 0, "empty steps");
   FLOTILLA_CHECK(options_.max_sequences > 0, "no sequences");
 }
@@ -25,7 +30,9 @@ Sequence& Scheduler::add(RequestId id, std::string tenant, std::vector<TokenId> 
                                           .tenant = std::move(tenant),
                                           .tokens = std::move(tokens),
                                           .state = state::SequenceState(layout_, pool_)}));
-  return *sequences_.back();
+  Sequence& added = *sequences_.back();
+  if (cache_ != nullptr) added.chain = state::PrefixChain(model_digest_, added.tenant);
+  return added;
 }
 
 Sequence* Scheduler::find(RequestId id) {
@@ -34,7 +41,11 @@ Sequence* Scheduler::find(RequestId id) {
   return it == sequences_.end() ? nullptr : it->get();
 }
 
-void Scheduler::remove(RequestId id) {
+void Scheduler::remove(RequestId id, Ending ending) {
+  if (Sequence* sequence = cache_ != nullptr ? find(id) : nullptr) {
+    if (ending == Ending::kKeep) cache_verified(*sequence);
+    if (ending == Ending::kFault) cache_->forget(sequence->chain);
+  }
   std::erase_if(sequences_, [id](const auto& sequence) { return sequence->id == id; });
 }
 
@@ -65,6 +76,7 @@ std::vector<ScheduledRow> Scheduler::schedule() {
   ++step_;
   const auto every = static_cast<std::uint64_t>(options_.force_preemption_every);
   if (every > 0 && step_ % every == 0) force_preemption();
+  force_eviction();
   admit();
   std::vector<ScheduledRow> rows;
   add_decode_rows(rows);
@@ -73,7 +85,12 @@ std::vector<ScheduledRow> Scheduler::schedule() {
 }
 
 void Scheduler::complete(const std::vector<ScheduledRow>& rows) {
-  for (const ScheduledRow& row : rows) row.sequence->state.append(row.count);
+  for (const ScheduledRow& row : rows) {
+    state::SequenceState& state = row.sequence->state;
+    state.advance(row.count);
+    if (cache_ != nullptr) take_checkpoints(*row.sequence, row.begin);
+    state.trim();
+  }
 }
 
 // Oldest first: whoever must give pages up is then not in the step yet. When there are more
@@ -139,7 +156,11 @@ void Scheduler::add_prefill_rows(std::vector<ScheduledRow>& rows) {
 // the sequence keeps what it has and waits: the oldest can always take from the others.
 bool Scheduler::try_row(Sequence& sequence, std::int64_t count, std::vector<ScheduledRow>& rows) {
   const std::int64_t begin = sequence.state.num_positions();
+  if (cache_ != nullptr && layout_.has_fixed()) {
+    count = std::min(count, next_mark(sequence, begin) - begin);  // a state is saved in passing
+  }
   while (!sequence.state.reserve(begin + count).ok()) {
+    if (free_cached(sequence.state.bytes_to_reserve(begin + count))) continue;
     Sequence* victim = victim_for(sequence, rows);
     if (victim == nullptr) return false;
     preempt(*victim);
@@ -178,6 +199,8 @@ Sequence* Scheduler::victim_for(const Sequence& sequence, const std::vector<Sche
 
 void Scheduler::preempt(Sequence& sequence) {
   sequence.state.release();
+  sequence.checkpoints.clear();
+  sequence.verified = 0;
   sequence.status = SequenceStatus::kPreempted;
   ++num_preemptions_;
 }
@@ -200,18 +223,60 @@ void Scheduler::admit() {
         return !s->holds_pages() && !s->reader_full;
       });
       Sequence* paused = wanted ? newest_paused() : nullptr;
-      if (paused == nullptr) return;
-      preempt(*paused);
+      if (paused != nullptr) {
+        preempt(*paused);
+      } else if (!wanted || !yield_to_newcomer()) {
+        return;
+      }
       continue;
     }
     next->status = SequenceStatus::kRunning;
-    next->times_bypassed = 0;
+    // Whoever had to insist keeps the right to its place.
+    if (next->times_bypassed < options_.max_bypass) next->times_bypassed = 0;
+    next->yielded = false;
+    if (cache_ != nullptr) restore_prefix(*next);
   }
 }
 
+// A tenant that runs nothing takes a place, or the memory, of the newest sequence of the tenant
+// that runs most, if that is more than one. So nobody waits for the end of all that somebody else
+// asked.
+bool Scheduler::yield_to_newcomer() {
+  const bool somebody_is_next =
+      std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& s) {
+        return !s->holds_pages() && !s->reader_full && s->times_bypassed >= options_.max_bypass;
+      });
+  if (!several_tenants_ || somebody_is_next) return false;
+  std::map<std::string_view, std::int64_t> running_of;
+  for (const auto& sequence : sequences_) {
+    if (sequence->holds_pages()) ++running_of[sequence->tenant];
+  }
+  const auto newcomer = std::find_if(sequences_.begin(), sequences_.end(), [&](const auto& s) {
+    return !s->holds_pages() && !s->reader_full && !running_of.contains(s->tenant);
+  });
+  const auto most =
+      std::max_element(running_of.begin(), running_of.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (newcomer == sequences_.end() || most == running_of.end() || most->second < 2) return false;
+  const auto victim = std::find_if(sequences_.rbegin(), sequences_.rend(), [&](const auto& s) {
+    return s->holds_pages() && s->tenant == most->first && s->times_bypassed < options_.max_bypass;
+  });
+  if (victim == sequences_.rend()) return false;
+  const auto needs = [&](const Sequence& sequence) {
+    const auto length = static_cast<std::int64_t>(sequence.tokens.size()) + 1;
+    return layout_.peak_bytes(length, options_.prefill_chunk);
+  };
+  const std::size_t available = pool_.free_bytes() + pool_.idle_bytes() + needs(**victim);
+  if (needs(**newcomer) + promised_bytes() > available) return false;
+  preempt(**victim);
+  (*victim)->yielded = true;
+  return true;
+}
+
 // The preempted come first, then whoever's tenant runs least, then the order of arrival. One that
-// needs more memory than is free lets others pass, but not for ever. Where there are several
-// tenants, none takes the last eighth of the places for its second sequence.
+// needs more memory than is free, or whose tenant runs more, lets others pass, but not for ever:
+// whoever was passed too often is next, and nobody passes it. Where there are several tenants, none
+// takes the last eighth of the places for its second sequence.
 Sequence* Scheduler::next_to_admit() {
   std::map<std::string_view, std::int64_t> running_of;
   std::vector<Sequence*> waiting;
@@ -223,33 +288,39 @@ Sequence* Scheduler::next_to_admit() {
     }
   }
   if (waiting.empty()) return nullptr;
+  const auto overdue = [&](const Sequence* s) { return s->times_bypassed >= options_.max_bypass; };
   const auto order = [&](const Sequence* s) {
-    return s->status == SequenceStatus::kPreempted ? -1 : running_of[s->tenant];
+    const bool first = (s->status == SequenceStatus::kPreempted && !s->yielded) || overdue(s);
+    return first ? -1 : running_of[s->tenant];
   };
   std::stable_sort(waiting.begin(), waiting.end(),
                    [&](const Sequence* a, const Sequence* b) { return order(a) < order(b); });
   const std::int64_t reserved = several_tenants_ ? options_.max_sequences / 8 : 0;
   const std::int64_t free_places = options_.max_sequences - num_running();
   const std::size_t promised = promised_bytes();
-  std::vector<Sequence*> passed;
   for (Sequence* sequence : waiting) {
     if (free_places <= reserved && order(sequence) > 0) continue;
     if (fits(*sequence, promised)) {
-      for (Sequence* other : passed) ++other->times_bypassed;
+      for (Sequence* other : waiting) {
+        if (other->arrival < sequence->arrival) ++other->times_bypassed;
+      }
       return sequence;
     }
-    if (sequence->times_bypassed >= options_.max_bypass) return nullptr;
-    passed.push_back(sequence);
+    if (overdue(sequence)) return nullptr;
   }
   return nullptr;
 }
 
 // Room for all its tokens and the next one, beside what the running ones still need for theirs.
-bool Scheduler::fits(const Sequence& sequence, std::size_t promised) const {
+// What only the cache holds is as good as free.
+bool Scheduler::fits(Sequence& sequence, std::size_t promised) const {
   const auto length = static_cast<std::int64_t>(sequence.tokens.size()) + 1;
   const std::size_t needed = layout_.peak_bytes(length, options_.prefill_chunk);
-  const std::size_t free = pool_.free_bytes();
-  return promised <= free && needed <= free - promised;
+  const std::size_t free = pool_.free_bytes() + pool_.idle_bytes();
+  if (promised > free) return false;
+  if (needed <= free - promised) return true;
+  return cache_ != nullptr &&
+         needed - std::min(needed, pinned_prefix_bytes(sequence)) <= free - promised;
 }
 
 std::size_t Scheduler::promised_bytes() const {
@@ -271,15 +342,33 @@ Sequence* Scheduler::stuck() {
 }
 
 void Scheduler::check_integrity() const {
-  std::size_t pages = 0;
+  std::unordered_map<const float*, std::pair<std::uint32_t, std::uint32_t>> pages;  // seen, said
+  const auto count = [&](const state::PageRef& page) {
+    auto& [seen, said] = pages[page.data()];
+    ++seen;
+    said = page.num_refs();
+  };
   for (const auto& sequence : sequences_) {
     FLOTILLA_CHECK(sequence->holds_pages() || sequence->state.num_pages() == 0,
                    "a sequence that does not run holds pages");
     FLOTILLA_CHECK(sequence->num_pending() >= 0, "more positions than tokens");
-    pages += sequence->state.num_pages();
+    FLOTILLA_CHECK(sequence->state.tail_is_exclusive(), "a page that will be written is shared");
+    sequence->state.for_each_page(count);
+    for (const state::StateSnapshot& checkpoint : sequence->checkpoints) {
+      for (const auto& layer : checkpoint.layers) {
+        for (const state::PageRef& page : layer.pages) count(page);
+      }
+    }
   }
   FLOTILLA_CHECK(num_running() <= options_.max_sequences, "too many sequences run");
-  pool_.check_integrity(pages);
+  if (cache_ != nullptr) {
+    cache_->check_integrity();
+    cache_->for_each_page(count);
+  }
+  for (const auto& [page, refs] : pages) {
+    FLOTILLA_CHECK(refs.first == refs.second, "a page has references that nobody holds");
+  }
+  pool_.check_integrity(pages.size());
 }
 
 }  // namespace flotilla::engine

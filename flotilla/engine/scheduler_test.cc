@@ -235,6 +235,68 @@ TEST(Scheduler, ARemovedSequenceGivesEverythingBack) {
   EXPECT_FALSE(bench.scheduler.has_runnable());
 }
 
+// A new short prompt comes with every step; the long one moves with at least half the budget.
+TEST(Scheduler, AStreamOfShortPromptsDoesNotStarveALongOne) {
+  Bench bench({.max_batch_tokens = 64, .prefill_chunk = 32, .max_sequences = 8}, 100000);
+  for (int i = 0; i < 20; ++i) bench.add(30);
+  const RequestId long_one = bench.add(2000);
+  std::uint64_t next_end = 1;
+  int steps = 0;
+  while (bench.generated[long_one.value] == 0 && ++steps < 1000) {
+    bench.add(30);
+    bench.step();
+    // Each short one wants one token.
+    for (; next_end < bench.last_id && bench.generated[next_end] > 0; ++next_end) {
+      if (next_end != long_one.value) bench.scheduler.remove(RequestId{next_end});
+    }
+  }
+  EXPECT_LT(steps, 20 + 2000 / 32 + 70) << "first token of the long prompt";
+}
+
+// 64 jobs of 8,000 tokens by one tenant that never end, and now and then a greeting by another
+// (B73). Places and memory are all taken when the first one comes.
+TEST(Scheduler, AStreamOfLongPromptsDoesNotStarveShortOnes) {
+  for (const std::size_t pages : {100'000u, 3'000u}) {
+    Bench bench({.max_batch_tokens = 256, .prefill_chunk = 128, .max_sequences = 16}, pages);
+    for (int i = 0; i < 64; ++i) bench.add(8000, "a");
+    int worst = 0;
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 5; ++i) bench.step();
+      const RequestId greeting = bench.add(12, "b");
+      int steps = 0;
+      while (bench.generated[greeting.value] == 0 && steps < 50) {
+        bench.step();
+        ++steps;
+      }
+      bench.scheduler.remove(greeting);
+      worst = std::max(worst, steps);
+    }
+    EXPECT_LE(worst, 2) << pages;
+    EXPECT_LE(bench.scheduler.num_preemptions(), 3u)
+        << "the long ones must not pay again and again";
+  }
+}
+
+// Whoever has nothing running is admitted first, but a crowd of newcomers does not keep out a
+// tenant's second request.
+TEST(Scheduler, AStreamOfNewTenantsDoesNotStarveASecondRequest) {
+  Bench bench({.max_batch_tokens = 64, .max_sequences = 2, .max_bypass = 10});
+  const RequestId endless = bench.add(10, "a");
+  bench.step();
+  const RequestId second = bench.add(10, "a");
+  int admissions = 0;
+  for (int i = 0; i < 200 && bench.generated[second.value] == 0; ++i) {
+    const RequestId newcomer = bench.add(5, "tenant " + std::to_string(i));
+    bench.step();
+    bench.step();
+    admissions += bench.generated[newcomer.value] > 0 ? 1 : 0;
+    bench.scheduler.remove(newcomer);
+  }
+  EXPECT_GT(bench.generated[second.value], 0);
+  EXPECT_GT(bench.generated[endless.value], 10);
+  EXPECT_LE(admissions, 11);  // and one in the same step
+}
+
 // Anything may happen in any order; nobody is lost, nothing leaks, everybody gets to the end.
 TEST(Scheduler, SurvivesRandomTraffic) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {

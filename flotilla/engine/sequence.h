@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "flotilla/base/ids.h"
+#include "flotilla/state/prefix_chain.h"
 #include "flotilla/state/sequence_state.h"
 
 namespace flotilla::engine {
@@ -26,8 +27,16 @@ struct Sequence {
   bool reader_full = false;
   state::SequenceState state;
 
+  bool yielded = false;             // lost its place to a tenant that had none
   std::uint64_t last_turn = 0;      // the number of its last row, counted over all
   std::int64_t times_bypassed = 0;  // others were admitted before it although it came first
+
+  // What the prefix cache gave at the first admission; -1 before.
+  std::int64_t cached_tokens = -1;
+  state::PrefixChain chain = {};
+  std::vector<std::int64_t> marks = {};  // positions ahead that deserve a checkpoint, ascending
+  std::vector<state::StateSnapshot> checkpoints = {};  // taken, not yet proved good by logits
+  std::int64_t verified = 0;  // positions whose logits were good since it was admitted
 
   // Tokens whose keys and values are still missing; at least one while it runs.
   std::int64_t num_pending() const {

@@ -20,6 +20,8 @@
 #include "flotilla/chat/output_parser.h"
 #include "flotilla/grammar/constraint.h"
 #include "flotilla/sampling/sampling_params.h"
+#include "flotilla/state/prefix_cache.h"
+#include "flotilla/state/state_cost.h"
 
 namespace flotilla::grammar {
 struct ConstraintPlan;
@@ -48,6 +50,9 @@ struct ChatJob {
   bool wants_token_ids = false;
   grammar::Constraint constraint;  // of the answer, from where the thinking ends
   std::string tenant;              // isolates caches
+  // The request is given up when its first token has not come so long after submission; 0: the
+  // engine's own limit.
+  std::chrono::milliseconds first_token_within{0};
   // Resume: tokens that an earlier attempt generated. Fed through sampler counts, detokenizer,
   // parser and stop matcher as generated tokens; their events are emitted again from index 0, the
   // caller suppresses what it has.
@@ -109,10 +114,13 @@ struct PreparedJob {
 struct EngineStats {
   std::uint32_t num_running = 0;
   std::uint32_t num_waiting = 0;
-  std::uint64_t kv_bytes_used = 0;
+  std::uint64_t kv_bytes_used =
+      0;  // by sequences; what only the prefix cache holds is as good as free
   std::uint64_t kv_bytes_total = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t completion_tokens_total = 0;
+  std::uint64_t num_preemptions = 0;
+  state::PrefixCacheStats prefix_cache = {};
 };
 
 // What the checkpoint recommends (generation_config.json); callers fill absent request parameters
@@ -133,7 +141,9 @@ struct EngineInfo {
   std::int64_t context_length =
       0;  // what a request may use here: the model's, or less when memory is short
   std::int64_t max_concurrent = 0;
-  std::int64_t vocab_size = 0;  // 0: no limit known
+  std::int64_t vocab_size = 0;       // 0: no limit known
+  std::uint64_t resident_bytes = 0;  // weights and workspace
+  state::StateCost state_cost = {};  // of a sequence, by its length
   SamplingDefaults sampling_defaults = {};
   std::string template_source =
       {};  // "chat_template.jinja", "tokenizer_config.json", "chatml", "plain", ...

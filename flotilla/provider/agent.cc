@@ -1,5 +1,6 @@
 #include "flotilla/provider/agent.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <utility>
@@ -275,6 +276,12 @@ protocol::Register Agent::Impl::make_register() const {
       offer.context_length = info.context_length;
       offer.max_concurrent =
           static_cast<std::uint32_t>(std::max<std::int64_t>(1, info.max_concurrent));
+      offer.resident_bytes = info.resident_bytes;
+      offer.state_fixed_bytes = info.state_cost.fixed_bytes;
+      for (const state::StateCostClass& c : info.state_cost.classes) {
+        offer.state_classes.push_back(
+            {.bytes_per_token = c.bytes_per_token, .max_tokens = c.max_tokens});
+      }
     }
     message.models.push_back(std::move(offer));
   }
@@ -286,6 +293,9 @@ protocol::Heartbeat Agent::Impl::make_heartbeat() const {
   message.uptime_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - started).count());
   message.free_bytes = available_memory_bytes();
+  if (options.memory) {
+    message.free_bytes = std::min(message.free_bytes, options.memory->free_bytes());
+  }
   message.draining = draining || coordinator_drains;
   message.slots = jobs->loads();
   return message;

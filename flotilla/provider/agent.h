@@ -8,6 +8,7 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/base/error.h"
+#include "flotilla/engine/memory_budget.h"
 #include "flotilla/net/io_runtime.h"
 #include "flotilla/provider/coordinator_link.h"
 #include "flotilla/provider/job_runner.h"
@@ -22,6 +23,7 @@ struct AgentOptions {
   std::uint32_t num_threads = 0;  // of the engines, for the record; 0: one per core
   int prepare_threads = 2;
   std::size_t max_preparing = 256;
+  std::shared_ptr<const engine::MemoryBudget> memory = {};  // of the models; for heartbeats
   // The coordinator will not have this node (uninvited, revoked, wrong key, ...) and it never got
   // through before. On an I/O thread; the agent goes on trying until it is stopped.
   std::function<void(const Error&)> on_rejected = {};

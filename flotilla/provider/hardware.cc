@@ -25,6 +25,12 @@ std::string line_value(const char* path, std::string_view key) {
   }
   return {};
 }
+// What the container may use at most; 0: not limited.
+std::uint64_t cgroup_memory_bytes() {
+  std::ifstream file("/sys/fs/cgroup/memory.max");
+  std::uint64_t bytes = 0;
+  return file >> bytes ? bytes : 0;  // "max": no number
+}
 }  // namespace
 
 std::uint64_t available_memory_bytes() {
@@ -40,6 +46,9 @@ protocol::HardwareInfo probe_hardware(std::uint32_t num_threads) {
   const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGE_SIZE);
   if (pages > 0 && page_bytes > 0) {
     info.memory_bytes = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+    if (const std::uint64_t most = cgroup_memory_bytes(); most > 0) {
+      info.memory_bytes = std::min(info.memory_bytes, most);
+    }
     const std::uint64_t less = info.memory_bytes > 2 * kGiB ? info.memory_bytes - 2 * kGiB : 0;
     info.memory_cap_bytes = std::min(info.memory_bytes / 10 * 9, less);
   }

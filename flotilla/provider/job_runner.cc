@@ -130,6 +130,8 @@ void JobRunner::on_prepared(const AttemptKey& key, std::uint64_t serial, Prepare
   lease.prompt_tokens = static_cast<std::uint64_t>(prompt_tokens);
   lease.prompt_digest = job.prepared->prompt_digest;
   lease.granted_tokens = static_cast<std::uint64_t>(asked > 0 ? std::min(asked, room) : room);
+  lease.granted_bytes = job.engine->info().state_cost.bytes(
+      prompt_tokens + static_cast<std::int64_t>(lease.granted_tokens));
   lease.queue_ms = expected_wait_ms(*job.engine, job.model);
   lease.valid_ms = static_cast<std::uint32_t>(options_.lease_time.count());
   send_(std::move(lease), key);

@@ -1,9 +1,14 @@
 // The engine on the bundled model: real checkpoint, tokenizer, template, kernels.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <bit>
 #include <boost/json.hpp>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "flotilla/engine/engine_test_util.h"
 #include "flotilla/engine/model_engine.h"
@@ -284,6 +289,197 @@ TEST(EngineOnTinyModel, AMissingFolderIsNamed) {
   const auto engine = load_model_engine(options);
   ASSERT_FALSE(engine.ok());
   EXPECT_NE(engine.error().message.find("/nonexistent/model"), std::string::npos);
+}
+
+// The engine's answer to a conversation: ids and usage of each turn.
+struct Turn {
+  std::vector<TokenId> ids;
+  std::vector<TokenLogprob> logprobs;
+  Usage usage;
+};
+std::vector<Turn> converse(TextEngine& engine, int turns, const std::string& tenant,
+                           const std::function<void(int)>& between = {}) {
+  std::vector<Turn> out;
+  bj::array messages;
+  for (int i = 0; i < turns; ++i) {
+    messages.push_back(
+        bj::object{{"role", "user"},
+                   {"content", "Turn " + std::to_string(i) + ": tell me more about number " +
+                                   std::to_string(i * 7 % 13) + ", please."}});
+    ChatJob job;
+    job.messages = messages;
+    job.tenant = tenant;
+    job.max_tokens = 16 + i % 5;
+    job.ignore_eos = true;
+    job.top_logprobs = 2;
+    job.sampling.temperature = i % 2 == 0 ? 0.0 : 0.9;
+    job.sampling.seed = static_cast<std::uint64_t>(i);
+    const auto log = start(engine, job);
+    const auto finish = log->wait();
+    EXPECT_TRUE(finish && !finish->error)
+        << (finish && finish->error ? finish->error->message : "");
+    if (!finish) return out;
+    Turn turn{.ids = log->ids(), .logprobs = {}, .usage = finish->usage};
+    for (const TokenEvent& event : log->events()) {
+      turn.logprobs.insert(turn.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+    }
+    out.push_back(std::move(turn));
+    messages.push_back(
+        bj::object{{"role", "assistant"}, {"content", log->text(chat::Channel::kContent)}});
+    if (between) between(i);
+  }
+  return out;
+}
+
+void expect_equal(const std::vector<Turn>& warm, const std::vector<Turn>& cold) {
+  ASSERT_EQ(warm.size(), cold.size());
+  for (std::size_t i = 0; i < cold.size(); ++i) {
+    ASSERT_EQ(warm[i].ids, cold[i].ids) << "turn " << i;
+    ASSERT_EQ(warm[i].logprobs.size(), cold[i].logprobs.size());
+    for (std::size_t n = 0; n < cold[i].logprobs.size(); ++n) {
+      const TokenLogprob &a = warm[i].logprobs[n], &b = cold[i].logprobs[n];
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(a.logprob), std::bit_cast<std::uint64_t>(b.logprob));
+      ASSERT_EQ(a.top.size(), b.top.size());
+      for (std::size_t k = 0; k < b.top.size(); ++k) {
+        ASSERT_EQ(std::bit_cast<std::uint64_t>(a.top[k].logprob),
+                  std::bit_cast<std::uint64_t>(b.top[k].logprob));
+      }
+    }
+  }
+}
+
+std::shared_ptr<TextEngine> load_with(const std::function<void(ModelEngineOptions&)>& change) {
+  ModelEngineOptions options;
+  options.folder = kModel;
+  options.num_threads = 1;
+  change(options);
+  auto engine = load_model_engine(options);
+  EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : engine.error().message);
+  return engine.ok() ? *engine : nullptr;
+}
+
+TEST(PrefixCacheOnTinyModel, AConversationIsEqualColdAndWarm) {
+  constexpr int kTurns = 30;
+  const auto cold_engine = load_with([](auto& options) { options.prefix_cache.enabled = false; });
+  const auto cold = converse(*cold_engine, kTurns, "t");
+  // The window is long behind; or else the test shows less than it says.
+  ASSERT_EQ(cold.size(), static_cast<std::size_t>(kTurns));
+  EXPECT_GT(cold.back().usage.prompt_tokens, 600);
+
+  const auto warm_engine = load_with([](auto&) {});
+  const auto warm = converse(*warm_engine, kTurns, "t");
+  expect_equal(warm, cold);
+  std::int64_t cached = 0, prompts = 0;
+  for (const Turn& turn : warm) {
+    cached += turn.usage.cached_tokens;
+    prompts += turn.usage.prompt_tokens;
+  }
+  EXPECT_GT(cached * 10, prompts * 7) << cached << " of " << prompts;
+  EXPECT_EQ(warm_engine->stats().kv_bytes_used, 0u);
+  EXPECT_GT(warm_engine->stats().prefix_cache.hits, 25u);
+  // A second time, every turn is known.
+  expect_equal(converse(*warm_engine, kTurns, "t"), cold);
+  // Nobody else gains anything.
+  const auto stranger = converse(*warm_engine, 4, "another tenant");
+  EXPECT_EQ(stranger[0].usage.cached_tokens, 0);
+  for (std::size_t i = 0; i < stranger.size(); ++i) EXPECT_EQ(stranger[i].ids, cold[i].ids);
+}
+
+TEST(PrefixCacheOnTinyModel, AConversationIsEqualUnderEvictionPressure) {
+  constexpr int kTurns = 30;
+  const auto cold_engine = load_with([](auto& options) { options.prefix_cache.enabled = false; });
+  const auto cold = converse(*cold_engine, kTurns, "t");
+  const auto small = load_with([](auto& options) {
+    options.kv_bytes = 10 << 20;
+    options.prefix_cache.checkpoint_interval = 128;
+    options.scheduler.prefill_chunk = 48;
+    options.scheduler.force_eviction_every = 101;
+  });
+  std::vector<std::shared_ptr<EventLog>> others;
+  const auto warm = converse(*small, kTurns, "t", [&](int turn) {
+    // Strangers that want the memory, some at the same time.
+    std::string text = "Noise " + std::to_string(turn);
+    for (int i = 0; i < 40 + turn * 3; ++i) text += " word" + std::to_string(i * turn % 17);
+    ChatJob job = chat_job(text);
+    job.tenant = "noise";
+    job.max_tokens = 24;
+    others.push_back(start(*small, job));
+    if (turn % 3 == 0) others.back()->wait();
+  });
+  expect_equal(warm, cold);
+  for (const auto& other : others) ASSERT_TRUE(other->wait().has_value());
+  const EngineStats stats = small->stats();
+  EXPECT_GT(stats.prefix_cache.evictions, 10u);
+  EXPECT_GT(stats.prefix_cache.hits, 5u);
+}
+
+std::uint64_t resident_kib() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+TEST(EngineMemory, LoadAndUnloadLeaveNothingBehind) {
+  const auto cycle = [] {
+    const auto engine = load_with([](auto&) {});
+    ChatJob job = chat_job("Say something about memory.");
+    job.max_tokens = 12;
+    ASSERT_TRUE(start(*engine, job)->wait().has_value());
+  };
+  for (int i = 0; i < 3; ++i) cycle();
+  const std::uint64_t before = resident_kib();
+  for (int i = 0; i < 20; ++i) cycle();
+  const std::uint64_t after = resident_kib();
+  EXPECT_LT(after, before + 2048) << before << " KiB before, " << after << " after";
+}
+
+TEST(EngineMemory, ModelsOfOneProcessShareOneCap) {
+  ModelEngineOptions options;
+  options.folder = kModel;
+  options.num_threads = 1;
+  const auto need = resident_bytes_of(kModel, options.scheduler);
+  ASSERT_TRUE(need.ok());
+  const auto memory = std::make_shared<MemoryBudget>(2 * *need + (40u << 20));
+  options.memory = memory;
+  for (const char* name : {"one", "two"}) memory->expect(name, *need);
+  options.name = "one";
+  auto one = load_model_engine(options);
+  ASSERT_TRUE(one.ok()) << one.error().message;
+  options.name = "two";
+  auto two = load_model_engine(options);
+  ASSERT_TRUE(two.ok()) << two.error().message;
+  EXPECT_LE((*one)->stats().kv_bytes_total + (*two)->stats().kv_bytes_total, 40u << 20);
+  EXPECT_GT((*one)->info().resident_bytes, 0u);
+  options.name = "three";
+  const auto three = load_model_engine(options);
+  ASSERT_FALSE(three.ok());
+  EXPECT_EQ(three.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(three.error().message.find("needs " + std::to_string(*need)), std::string::npos)
+      << three.error().message;
+  *two = nullptr;  // unloaded: there is room again
+  EXPECT_TRUE(load_model_engine(options).ok());
+}
+
+TEST(EngineMemory, TheCostOfASequenceBoundsWhatItTakes) {
+  const auto engine = load_with([](auto&) {});
+  const state::StateCost& cost = engine->info().state_cost;
+  ChatJob job = chat_job("Count the bytes of this request while its reader holds it up.");
+  job.ignore_eos = true;
+  RequestId id;
+  const auto log = start(*engine, job, 30, &id);
+  ASSERT_TRUE(log->wait_events(30));
+  std::uint64_t used = 0;
+  for (int i = 0; i < 2000 && used == 0; ++i) {  // published after the step
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    used = engine->stats().kv_bytes_used;
+  }
+  const auto prompt = static_cast<std::int64_t>(engine->prepare(job).value()->prompt_ids.size());
+  EXPECT_GT(used, 0u);
+  EXPECT_LE(used, cost.bytes(prompt + 30));
+  EXPECT_GT(used * 2, cost.bytes(prompt));  // and is not beside the point
+  engine->cancel(id);
+  EXPECT_TRUE(log->wait().has_value());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "flotilla/backend/cpu/buffer_cache.h"
 
 #include <bit>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -8,7 +9,20 @@
 
 namespace flotilla::backend {
 
+namespace {
+// Activations are made of what people wrote: nothing of them stays behind in freed memory.
+void wipe(const tensor::Buffer& buffer) {
+  std::memset(buffer.data(), 0, buffer.size());
+  asm volatile("" : : "r"(buffer.data()) : "memory");
+}
+}  // namespace
+
 struct BufferCache::State {
+  ~State() {
+    for (const auto& [size, buffers] : idle) {
+      for (const auto& buffer : buffers) wipe(*buffer);
+    }
+  }
   std::mutex mutex;
   std::map<std::size_t, std::vector<std::shared_ptr<tensor::Buffer>>> idle;  // guarded by mutex
   std::size_t idle_bytes = 0;                                                // guarded by mutex
@@ -21,12 +35,16 @@ class BufferCache::Lease final : public tensor::Buffer {
       : Buffer(storage->data(), bytes), storage_(std::move(storage)), home_(std::move(home)) {}
   ~Lease() override {
     const std::shared_ptr<State> state = home_.lock();
-    if (state == nullptr) return;
     const std::size_t size = storage_->size();
-    const std::lock_guard lock(state->mutex);
-    if (state->idle_bytes + size > state->max_idle_bytes) return;
-    state->idle_bytes += size;
-    state->idle[size].push_back(std::move(storage_));
+    if (state != nullptr) {
+      const std::lock_guard lock(state->mutex);
+      if (state->idle_bytes + size <= state->max_idle_bytes) {
+        state->idle_bytes += size;
+        state->idle[size].push_back(std::move(storage_));
+        return;
+      }
+    }
+    wipe(*storage_);
   }
 
  private:
