@@ -81,6 +81,10 @@ void work(Run& run) {
     current_play = text.c_str();
     const Result<std::string> problem = checker.check(schedule, coverage);
     current_play = nullptr;
+    if (const std::uint64_t done = index - run.options.first + 1; done % 250 == 0) {
+      std::printf("  %llu schedules\n", static_cast<unsigned long long>(done));
+      std::fflush(stdout);
+    }
     if (problem.ok() && problem->empty()) continue;
     run.stop = true;
     std::lock_guard lock(run.mutex);

@@ -138,6 +138,14 @@ Schedule make_schedule(std::uint64_t seed, std::uint64_t index, const Limits& li
   const std::int64_t count = dice.percent(70) ? dice.between(2, 6) : dice.between(7, 12);
   for (std::int64_t i = 0; i < count; ++i) {
     schedule.arrivals.push_back(make_arrival(dice, seed, limits, has_long));
+    if (i == 0 || !dice.percent(35)) continue;
+    // The same once more, when the first may have left something in a cache; or at the same time.
+    Arrival& again = schedule.arrivals.back();
+    const Arrival& first = schedule.arrivals[dice.below(static_cast<std::uint64_t>(i))];
+    again.request = first.request;
+    again.tenant = first.tenant;
+    if (dice.percent(80)) again.step += first.step + dice.between(5, 40);
+    if (again.cancel_step >= 0) again.cancel_step += again.step;
   }
   std::stable_sort(schedule.arrivals.begin(), schedule.arrivals.end(),
                    [](const Arrival& a, const Arrival& b) { return a.step < b.step; });
@@ -148,10 +156,16 @@ Schedule make_schedule(std::uint64_t seed, std::uint64_t index, const Limits& li
   schedule.prefill_chunk = std::max(schedule.prefill_chunk, least);
   schedule.max_batch_tokens = std::max(schedule.max_batch_tokens, least);
   if (schedule.force_preemption_every > 0) {
-    // Short enough to get through between two preemptions, or it would never end.
-    const std::int64_t tokens_a_step = std::min(schedule.prefill_chunk, schedule.max_batch_tokens);
+    // Enough steps for the longest to be computed anew between two preemptions, beside others, or
+    // the schedule would never end.
+    std::int64_t most = 0;
+    for (const Arrival& a : schedule.arrivals) {
+      most = std::max(most, a.request.num_prompt() + a.request.max_tokens);
+    }
+    const std::int64_t tokens_a_step =
+        std::max<std::int64_t>(1, std::min(schedule.prefill_chunk, schedule.max_batch_tokens) / 2);
     schedule.force_preemption_every =
-        std::max(schedule.force_preemption_every, 2 * longest / tokens_a_step + 2);
+        std::max(schedule.force_preemption_every, 2 * most / tokens_a_step + 2);
   }
   return schedule;
 }
