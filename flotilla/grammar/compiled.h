@@ -22,11 +22,7 @@ class CompiledGrammar {
  public:
   // What is remembered of configurations and masks; beyond it everything is forgotten once and
   // computed again as needed.
-<<<<<<< HEAD
   static constexpr std::size_t kMaxCacheBytes = std::size_t{24} << 20;
-=======
-  static constexpr std::size_t kMaxCacheBytes = std::size_t{48} << 20;
->>>>>>> origin/main
 
   CompiledGrammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary);
 

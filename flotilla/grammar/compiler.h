@@ -36,13 +36,8 @@ Result<std::shared_ptr<CompiledGrammar>> compile(const Constraint& constraint,
 // Thread-safe.
 class GrammarCache {
  public:
-<<<<<<< HEAD
   static constexpr std::size_t kMaxEntries = 32;
   static constexpr std::size_t kMaxBytes = std::size_t{192} << 20;
-=======
-  static constexpr std::size_t kMaxEntries = 64;
-  static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
->>>>>>> origin/main
   // Spent on masks when a constraint comes for the first time.
   static constexpr std::chrono::milliseconds kPrepareBudget{100};
 

@@ -50,7 +50,6 @@ Result<RuleId> SchemaCompiler::compile(bool object_only) {
   return rule;
 }
 
-<<<<<<< HEAD
 const bj::value* SchemaCompiler::first_like(const bj::value* schema) {
   const auto [it, fresh] = first_like_.emplace(schema, schema);
   if (!fresh || !schema->is_object()) return it->second;
@@ -65,9 +64,6 @@ const bj::value* SchemaCompiler::first_like(const bj::value* schema) {
 RuleId SchemaCompiler::rule_of(const Conjunction& asked, bool object_only) {
   Conjunction schemas;
   for (const bj::value* schema : asked) add_schema(schemas, first_like(schema));
-=======
-RuleId SchemaCompiler::rule_of(const Conjunction& schemas, bool object_only) {
->>>>>>> origin/main
   if (schemas.empty()) return object_only ? writer_.any_object() : writer_.any_value();
   const auto it = rules_.find({schemas, object_only});
   if (it != rules_.end()) return it->second;

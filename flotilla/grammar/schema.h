@@ -42,12 +42,9 @@ class SchemaCompiler {
   };
 
   RuleId rule_of(const Conjunction& schemas, bool object_only = false);
-<<<<<<< HEAD
   // Equal schemas mean the same wherever they stand, as references begin at the root: they share
   // their rule. The first one of those that equal `schema` up to annotations.
   const boost::json::value* first_like(const boost::json::value* schema);
-=======
->>>>>>> origin/main
   Status emit(const Task& task);
   Status emit_alternative(const Alternative& alternative, StateId from, StateId to);
   Status emit_values(const Alternative& alternative, const Limits& limits, StateId from,
@@ -62,11 +59,8 @@ class SchemaCompiler {
   SchemaReader reader_;
   const boost::json::value& root_;
   std::map<std::pair<Conjunction, bool>, RuleId> rules_;
-<<<<<<< HEAD
   std::unordered_map<const boost::json::value*, const boost::json::value*> first_like_;
   std::unordered_map<std::string, const boost::json::value*> by_text_;
-=======
->>>>>>> origin/main
   std::deque<Task> tasks_;
 };
 

@@ -107,13 +107,8 @@ for (const [name, start] of Object.entries(surfaces)) {
         checkCall(choice.message.tool_calls[0]);
         if (seed < 3) {
           const other = await streamed(say('Rows about owls, please.', more));
-<<<<<<< HEAD
           assert.equal(other.finish, 'tool_calls');
           assert.equal(other.calls[0].arguments, choice.message.tool_calls[0].function.arguments);
-=======
-          assert.equal(other.finish_reason, 'tool_calls');
-          assert.equal(other.tool_calls[0].function.arguments, choice.message.tool_calls[0].function.arguments);
->>>>>>> origin/main
         }
       }
       for (const [parallel, most] of [[true, 32], [false, 1]]) {
