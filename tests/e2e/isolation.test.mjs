@@ -58,7 +58,7 @@ describe('isolation: flotilla serve', () => {
 
   let quiet;
   before(async () => {
-    d = await startServe({models: kModelsDir, args: ['--threads', '1', '--api-keys', `${kKey},${kOtherKey}`]});
+    d = await startServe({models: kModelsDir, args: ['--threads', '1', '--api-keys', kKey, '--api-keys', kOtherKey]});
     d.key = kKey;
     await normal();  // warm
     quiet = [await normal(), await normal(), await normal()];
