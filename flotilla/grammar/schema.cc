@@ -18,6 +18,21 @@ void add_schema(Conjunction& to, const bj::value* schema) {
   if (at == to.end() || *at != schema) to.insert(at, schema);
 }
 
+// Spends one of `budget` per value; false when it is too small. Bounds the depth too.
+bool is_small(const bj::value& value, int& budget) {
+  if (--budget < 0) return false;
+  if (const bj::array* array = value.if_array()) {
+    for (const bj::value& item : *array) {
+      if (!is_small(item, budget)) return false;
+    }
+  } else if (const bj::object* object = value.if_object()) {
+    for (const auto& entry : *object) {
+      if (!is_small(entry.value(), budget)) return false;
+    }
+  }
+  return true;
+}
+
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 // The order in which templates write the keys of calls.
@@ -52,7 +67,8 @@ Result<RuleId> SchemaCompiler::compile(bool object_only) {
 
 const bj::value* SchemaCompiler::first_like(const bj::value* schema) {
   const auto [it, fresh] = first_like_.emplace(schema, schema);
-  if (!fresh || !schema->is_object()) return it->second;
+  int budget = 64;  // comparing large ones at every level would cost the square of their size
+  if (!fresh || !schema->is_object() || !is_small(*schema, budget)) return it->second;
   bj::object plain = schema->get_object();
   for (const char* key : {"title", "description", "default", "examples", "$comment"})
     plain.erase(key);
