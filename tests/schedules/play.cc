@@ -6,6 +6,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "flotilla/base/clock.h"
 #include "flotilla/engine/engine_core.h"
 #include "flotilla/engine/model_runner.h"
 
@@ -153,13 +154,15 @@ engine::EventSink make_sink(Stage& stage, std::size_t index) {
   };
 }
 
-engine::EngineOptions engine_options(const Schedule& schedule, const models::CausalLM& model) {
+engine::EngineOptions engine_options(const Schedule& schedule, const models::CausalLM& model,
+                                     const Clock& clock) {
   engine::EngineOptions options;
   options.scheduler = {.max_batch_tokens = schedule.max_batch_tokens,
                        .prefill_chunk = schedule.prefill_chunk,
                        .max_sequences = schedule.max_sequences,
                        .max_bypass = schedule.max_bypass,
-                       .force_preemption_every = schedule.force_preemption_every};
+                       .force_preemption_every = schedule.force_preemption_every,
+                       .force_eviction_every = schedule.evict_every};
   std::int64_t longest = 1;
   for (const Arrival& arrival : schedule.arrivals) {
     longest = std::max(longest, arrival.request.num_prompt() + arrival.request.max_tokens + 1);
@@ -171,6 +174,12 @@ engine::EngineOptions engine_options(const Schedule& schedule, const models::Cau
   options.vocab_size = static_cast<std::size_t>(model.info().vocab_size);
   options.eos_ids = model.info().eos_ids;
   options.model = "schedule";
+  options.clock = &clock;
+  options.prefix_cache = {
+      .enabled = schedule.prefix_cache_percent > 0,
+      .max_bytes = options.kv_bytes * static_cast<std::size_t>(schedule.prefix_cache_percent) / 100,
+      .max_checkpoint_bytes = 0,
+      .checkpoint_interval = schedule.checkpoint_interval};
   return options;
 }
 
@@ -211,7 +220,8 @@ Played play(const Schedule& schedule, const Machine& machine,
               .num_prompt = std::vector<std::int64_t>(count),
               .num_events = std::vector<std::int64_t>(count)};
   auto outputs = std::make_shared<IdOutputs>(stage);
-  EngineCore core(engine_options(schedule, *machine.model), machine.model->state_layout(),
+  const FakeClock clock;  // stands still: nothing may depend on time
+  EngineCore core(engine_options(schedule, *machine.model, clock), machine.model->state_layout(),
                   std::make_unique<RecordingRunner>(stage, machine), outputs);
 
   const auto arrive = [&](std::size_t i) {
@@ -265,9 +275,12 @@ Played play(const Schedule& schedule, const Machine& machine,
     const bool idle = outcome == EngineCore::StepOutcome::kIdle;
     if (idle && stage.step >= last_event && stage.paused.empty()) break;
   }
+  const engine::EngineStats stats = core.stats();
   stage.coverage.preemptions = core.num_preemptions();
-  if (played.problem.empty() && core.stats().kv_bytes_used != 0) {
-    played.problem = std::to_string(core.stats().kv_bytes_used) + " bytes of pages are left";
+  stage.coverage.cached_tokens = stats.prefix_cache.hit_tokens;
+  stage.coverage.evictions = stats.prefix_cache.evictions;
+  if (played.problem.empty() && stats.kv_bytes_used != 0) {
+    played.problem = std::to_string(stats.kv_bytes_used) + " bytes of pages are left";
   }
   core.end_all({ErrorCode::kCancelled, "the schedule is over"});
   return played;

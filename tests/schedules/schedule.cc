@@ -132,6 +132,7 @@ Schedule make_schedule(std::uint64_t seed, std::uint64_t index, const Limits& li
   if (dice.percent(70)) {
     schedule.prefix_cache_percent = dice.one_of<std::int64_t>({10, 50, 100});
     if (dice.percent(40)) schedule.evict_every = dice.between(1, 8);
+    schedule.checkpoint_interval = dice.one_of<std::int64_t>({1, 20, 32, 50, 4096});
   }
   if (dice.percent(4)) schedule.failing_step = dice.between(0, 20);
   bool has_long = false;

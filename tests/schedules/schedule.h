@@ -59,9 +59,10 @@ struct Schedule {
   std::int64_t force_preemption_every = 0;
   // The page pool: what its longest request needs, and so many percent of that on top.
   std::int64_t spare_memory_percent = 1000;
-  std::int64_t prefix_cache_percent = 0;  // of the pool, for cached prefixes; 0: no cache
-  std::int64_t evict_every = 0;           // steps; 0: only when memory asks for it
-  std::int64_t failing_step = -1;         // the device fails in it
+  std::int64_t prefix_cache_percent = 0;    // of the pool, for cached prefixes; 0: no cache
+  std::int64_t evict_every = 0;             // steps; 0: only when memory asks for it
+  std::int64_t checkpoint_interval = 4096;  // tokens
+  std::int64_t failing_step = -1;           // the device fails in it
   std::vector<Arrival> arrivals = {};
 };
 

@@ -70,6 +70,7 @@ void visit(V& v, T&& s) requires std::is_same_v<std::remove_cvref_t<T>, Schedule
   v("spare_memory_percent", s.spare_memory_percent);
   v("prefix_cache_percent", s.prefix_cache_percent);
   v("evict_every", s.evict_every);
+  v("checkpoint_interval", s.checkpoint_interval);
   v("failing_step", s.failing_step);
 }
 

@@ -68,6 +68,7 @@ void propose_sizes(Proposals& p) {
   p.set(&Schedule::variant, 0);
   p.set(&Schedule::failing_step, -1);
   p.set(&Schedule::evict_every, 0);
+  p.set(&Schedule::checkpoint_interval, 4096);
   p.set(&Schedule::prefix_cache_percent, 0);
   p.set(&Schedule::force_preemption_every, 0);
   p.set(&Schedule::spare_memory_percent, 1000);

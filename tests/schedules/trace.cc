@@ -14,7 +14,10 @@ std::string at(const char* what, std::int64_t index) {
 std::optional<ErrorCode> demanded_error(const Arrival& arrival, const Trace& solo) {
   const auto length = static_cast<std::int64_t>(solo.ids.size());
   if (arrival.fault_at >= length) return std::nullopt;
-  if (arrival.fault == Fault::kOutputThrow) return ErrorCode::kInternal;
+  // The token that ends an answer has no text: the decoder never sees it.
+  const bool has_text =
+      arrival.fault_at + 1 < length || solo.finish->reason != engine::FinishReason::kStop;
+  if (arrival.fault == Fault::kOutputThrow && has_text) return ErrorCode::kInternal;
   if (arrival.fault == Fault::kNan && arrival.fault_at >= arrival.resume_at) {
     return ErrorCode::kModelFault;
   }
@@ -90,8 +93,10 @@ std::string difference(const Arrival& arrival, const Trace& got, const Trace& so
   if (reason == FinishReason::kError) {
     if (got.in_failed_step) return "";
     const std::string message = got.finish->error ? got.finish->error->message : "no error";
-    if (!demanded || !got.finish->error) return "it failed: " + message;
-    if (got.finish->error->code != *demanded) return "its fault gave another error: " + message;
+    const bool own = demanded || arrival.fault == Fault::kOutputThrow;
+    if (!own || !got.finish->error) return "it failed: " + message;
+    if (got.finish->error->code != demanded.value_or(ErrorCode::kInternal))
+      return "its fault gave another error: " + message;
     return "";
   }
   if (demanded) return "its fault did not end it";
