@@ -18,8 +18,11 @@ struct I {
 struct Mask {
   I::Vector v;  // all bits of a lane, or none
 };
-// Groups in flight for one row of x: enough chains to hide the latency of FMA.
-inline constexpr int kSingleRowGroups = 2;
+// Groups in flight for 1 to 6 rows of x: enough chains to hide the latency of FMA, and no more
+// than the registers hold.
+inline constexpr int kGroupsInFlight[7] = {0, 2, 2, 1, 1, 1, 1};
+// The same when the weights are expanded before.
+inline constexpr int kTiledGroupsInFlight[7] = {0, 4, 2, 1, 1, 1, 1};
 // How far ahead a stream of packed weights is asked for.
 inline constexpr std::uintptr_t kStreamBytes = 8192;
 

@@ -150,7 +150,7 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
 template <int M, class Source>
 void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* y,
                 FusedScratch& scratch) {
-  constexpr int B = M == 1 ? kSingleRowGroups : M == 2 ? 2 : 1;
+  constexpr int B = kGroupsInFlight[M];
   constexpr int kBlockGroups = kBlockK / kGroup;
   const int n = source.w.n, groups = source.w.k / kGroup;
   F total[M];

@@ -124,7 +124,7 @@ FLOTILLA_INLINE inline void micro_groups(const Tile& tile, int g0, int num, cons
 
 template <int M, int G, bool HasBias>
 void micro_kernel(const Tile& tile, const float* x, const float* sums, int groups, float* c) {
-  constexpr int B = M == 1 ? 4 : M == 2 ? 2 : 1;
+  constexpr int B = kTiledGroupsInFlight[M];
   const int whole = groups / B * B;
   micro_groups<M, G, HasBias, B>(tile, 0, whole, x, sums, c);
   if (B > 1 && whole < groups) {
