@@ -12,6 +12,8 @@
 #include "flotilla/backend/backend.h"
 #include "flotilla/backend/cpu/read_bandwidth.h"
 #include "flotilla/backend/cpu/thread_pool.h"
+#include "flotilla/backend/cuda/cuda_device.h"
+#include "flotilla/backend/device_error.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/checkpoint/model_folder.h"
 #include "flotilla/provider/hardware.h"
@@ -111,6 +113,35 @@ int check_link(const Options& options) {
   return 0;
 }
 
+// The card that models could run on; to have none is no problem. Returns the number of problems.
+int check_card() {
+  const auto info = backend::cuda::probe_cuda_device(0);
+  if (!info.ok()) {
+    std::printf("card          none (%s)\n", info.error().message.c_str());
+    return 0;
+  }
+  std::printf("card          %s, %d multiprocessors, %s, of which %s are free; CUDA %s\n",
+              info->name.c_str(), info->multiprocessors, format_bytes(info->memory_bytes).c_str(),
+              format_bytes(info->free_bytes).c_str(), info->driver.c_str());
+  try {
+    auto made = backend::make_cuda_backend(0);
+    if (!made.ok()) {
+      std::printf("  FAILED      %s\n", made.error().message.c_str());
+      return 1;
+    }
+    backend::cuda::CudaDevice& device = *backend::cuda::cuda_device(**made);
+    constexpr std::size_t kReadBytes = std::size_t{4} << 30;
+    std::printf("  memory      %.2f TB/s read\n", device.read_bandwidth(kReadBytes, 5) / 1e12);
+    const backend::cuda::SelfTest test = device.self_test();
+    std::printf("  self test   %lld outputs by both kinds of matrix instruction, %lld differ\n",
+                test.outputs, test.differences);
+    return test.differences == 0 ? 0 : 1;
+  } catch (const backend::DeviceError& error) {
+    std::printf("  FAILED      %s\n", error.what());
+    return 1;
+  }
+}
+
 int doctor(const Options& options) {
   int problems = 0;
   const auto hardware = provider::probe_hardware(static_cast<std::uint32_t>(options.threads));
@@ -123,6 +154,7 @@ int doctor(const Options& options) {
               format_bytes(provider::available_memory_bytes()).c_str());
   std::printf("memory speed  %.1f GB/s read\n",
               backend::measure_read_bandwidth(options.threads) / 1e9);
+  problems += check_card();
 
   auto backend = backend::make_cpu_backend({.num_threads = options.threads});
   if (!backend.ok()) return report(backend.error());

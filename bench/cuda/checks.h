@@ -21,7 +21,7 @@ int report_bf16(const std::string& source);
 
 struct FlagshipOptions {
   int layers = 60;
-  bool profile = true;
+  bool only_profile = false;  // no whole steps, only single operations
 };
 // Gemma 4 31B with made-up weights on the card: tables of whole steps.
 int bench_flagship(backend::Backend& backend, const FlagshipOptions& options);

@@ -44,6 +44,7 @@ class Bench {
         noise_bytes_(noise_.buffer(), 0, Shape{4096, 4096}, DType::kU8) {}
 
   void run() {
+    if (options_.only_profile) return profile();
     const double rate = device_.read_bandwidth(std::size_t{8} << 30, 10);
     std::printf("reading alone: %.3f TB/s; weights read per step: %.3f GB\n", rate / 1e12,
                 static_cast<double>(flagship_.weight_bytes) / 1e9);
@@ -53,7 +54,7 @@ class Bench {
       for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64}) decode(rows, context, rate);
     }
     for (const std::int64_t tokens : {512, 4096}) prefill(tokens);
-    if (options_.profile) profile();
+    profile();
     std::printf("reading alone, again: %.3f TB/s\n",
                 device_.read_bandwidth(std::size_t{8} << 30, 10) / 1e12);
   }
@@ -221,6 +222,79 @@ class Bench {
       time_op(
           "attention, window layer, 128 keys", m,
           [&](int) { ops::attention(backend_, heads, geometry, rows, 1024, 1.0f); }, 127);
+      // How operations do behind each other.
+      const auto norm = [&] {
+        return ops::norm_add_norm(backend_, x, norm_weight, 1e-6f, 1.0f, residual, norm_weight);
+      };
+      const auto gate_up = [&](int i, const Tensor& in) {
+        const backend::Matrix* w[] = {gate[static_cast<std::size_t>(i % 3)].get(),
+                                      gate[static_cast<std::size_t>(i % 3 + 3)].get()};
+        return ops::linear_group(backend_, w, in);
+      };
+      const auto qkv = [&](int i, const Tensor& in) {
+        const auto j = static_cast<std::size_t>(i % 3);
+        const backend::Matrix* w[] = {q[static_cast<std::size_t>(i % 6)].get(), k[j].get(),
+                                      k[j + 3].get()};
+        return ops::linear_group(backend_, w, in);
+      };
+      const auto prepare = [&](std::span<const Tensor> in) {
+        const Shape kv_shape{m, 16, 256};
+        ops::attention_inputs(backend_, {.q = in[0].reshape({m, 32, 256}),
+                                         .k = in[1].reshape(kv_shape),
+                                         .v = in[2].reshape(kv_shape),
+                                         .q_norm = head_norm,
+                                         .k_norm = head_norm,
+                                         .eps = 1e-6f,
+                                         .positions = positions,
+                                         .inverse_frequencies = frequencies,
+                                         .geometry = geometry,
+                                         .rows = rows,
+                                         .window = 1024});
+      };
+      const auto attend = [&](const Tensor& in) {
+        return ops::attention(backend_, in.reshape({m, 32, 256}), geometry, rows, 1024, 1.0f);
+      };
+      const auto down_of = [&](int i, const Tensor& in) {
+        return ops::linear(backend_, *down[static_cast<std::size_t>(i % 6)], in);
+      };
+      const auto o_of = [&](int i, const Tensor& in) {
+        return ops::linear(backend_, *o[static_cast<std::size_t>(i % 6)], in.reshape({m, 8192}));
+      };
+      time_op(
+          "norm, gate + up", m, [&](int i) { gate_up(i, norm()); }, 127);
+      time_op(
+          "norm, q + k + v", m, [&](int i) { qkv(i, norm()); }, 127);
+      time_op(
+          "gate + up, down", m, [&](int i) { down_of(i, gate_up(i, x)[0]); }, 127);
+      time_op(
+          "gate + up, gelu, down", m,
+          [&](int i) {
+            const auto wide_outs = gate_up(i, x);
+            down_of(i, ops::gelu_mul(backend_, wide_outs[0], wide_outs[1]));
+          },
+          127);
+      time_op(
+          "q + k + v, o", m, [&](int i) { o_of(i, qkv(i, x)[0]); }, 127);
+      time_op(
+          "q + k + v, inputs", m, [&](int i) { prepare(qkv(i, x)); }, 127);
+      time_op(
+          "q + k + v, inputs, attention", m,
+          [&](int i) {
+            const auto outs = qkv(i, x);
+            prepare(outs);
+            attend(outs[0]);
+          },
+          127);
+      time_op(
+          "q + k + v, inputs, attention, o", m,
+          [&](int i) {
+            const auto outs = qkv(i, x);
+            prepare(outs);
+            o_of(i, attend(outs[0]));
+          },
+          127);
+      time_op(
+          "attention, o", m, [&](int i) { o_of(i, attend(heads)); }, 127);
     }
   }
 

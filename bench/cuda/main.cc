@@ -1,6 +1,7 @@
 // flotilla-cuda-check [PART...] [--source DIR] [--layers N]: checks and measures the CUDA backend
-// on card 0. Parts: self, ops, bits, flagship-bits, models (all of them when none is named); bench;
-// and bf16, which needs no card. Exit status: 0 all good, 1 a failure, 2 no usable card.
+// on card 0. Parts: self, ops, bits, flagship-bits, models (all of them when none is named); bench
+// (profile: only its last table); and bf16, which needs no card. Exit status: 0 all good, 1 a
+// failure, 2 no usable card.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -47,7 +48,9 @@ int run(int argc, char** argv) {
   if (parts.contains("bits")) failures += cuda_check::check_bits(backend, false);
   if (parts.contains("models")) failures += cuda_check::check_models(backend, source);
   if (parts.contains("flagship-bits")) failures += cuda_check::check_bits(backend, true);
-  if (parts.contains("bench")) failures += cuda_check::bench_flagship(backend, flagship);
+  flagship.only_profile = parts.contains("profile");
+  if (flagship.only_profile || parts.contains("bench"))
+    failures += cuda_check::bench_flagship(backend, flagship);
   std::printf("%d failure(s)\n", failures);
   return failures == 0 ? 0 : 1;
 }

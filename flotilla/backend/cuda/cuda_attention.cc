@@ -25,6 +25,12 @@ int table_room(const KvRow& row, int window, int page_bucket) {
   return std::min(page_bucket, (window + row.num_tokens + kPageTokens - 2) / kPageTokens + 1);
 }
 
+int most_tokens(std::span<const KvRow> rows) {
+  int most = 1;
+  for (const KvRow& row : rows) most = std::max(most, row.num_tokens);
+  return most;
+}
+
 void check_head_dim(int head_dim) {
   if (!attention_supports(head_dim)) {
     throw DeviceError("attention with heads of " + std::to_string(head_dim) +
@@ -103,6 +109,7 @@ void CudaBackend::kv_append(const KvAppendArgs& args) {
   const auto [spans, count] = stage_page_spans(args.rows);
   p.spans = static_cast<const TokenSpan*>(spans);
   p.num_spans = count;
+  p.max_tokens = most_tokens(args.rows);
   p.num_kv_heads = args.geometry.num_kv_heads;
   p.head_dim = args.geometry.head_dim;
   p.k = args.k.data<bf16>();
@@ -119,6 +126,7 @@ void CudaBackend::attention_inputs(const AttentionInputArgs& args) {
   const auto [spans, count] = stage_page_spans(args.rows);
   p.spans = static_cast<const TokenSpan*>(spans);
   p.num_spans = count;
+  p.max_tokens = most_tokens(args.rows);
   p.num_heads = static_cast<int>(args.q.dim(1));
   p.num_kv_heads = args.geometry.num_kv_heads;
   p.head_dim = args.geometry.head_dim;

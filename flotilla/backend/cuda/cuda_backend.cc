@@ -209,7 +209,7 @@ void CudaBackend::rms_norm(const RmsNormArgs& args) {
   p.eps = args.eps;
   p.out = values_of(args.out);
   p.rows = as_int(args.x.dim(0)), p.dim = as_int(args.x.dim(1));
-  state_->leaves_room = true;
+  state_->leaves_room = false;
   run("rms_norm", [&](cudaStream_t stream) { return norm(p, stream); });
 }
 
@@ -237,7 +237,7 @@ void CudaBackend::norm_add_norm(const NormAddNormArgs& args) {
   p.eps = args.eps;
   p.out = values_of(args.out);
   p.rows = as_int(args.add.x.dim(0)), p.dim = as_int(args.add.x.dim(1));
-  state_->leaves_room = true;
+  state_->leaves_room = false;
   run("norm_add_norm", [&](cudaStream_t stream) { return norm(p, stream); });
 }
 

@@ -22,8 +22,8 @@ struct DecodeShared {
 
 // Partials: values [span][tile][chunk][row][kDim], then stats [span][tile][chunk][row].
 template <int kDim>
-__global__ __launch_bounds__(kWarps *
-                             32) void decode_kernel(const __grid_constant__ AttentionParams p) {
+__global__ __launch_bounds__(kWarps * 32,
+                             2) void decode_kernel(const __grid_constant__ AttentionParams p) {
   extern __shared__ __align__(16) std::uint8_t raw[];
   auto& shared = *reinterpret_cast<DecodeShared<kDim>*>(raw);
   constexpr int kPitch = DecodeShared<kDim>::kPitch;
@@ -54,7 +54,7 @@ __global__ __launch_bounds__(kWarps *
 
   // The values of the first pages are requested before anything is computed.
   constexpr int kTiles = kDim >= 8 * kWarps ? kDim / 8 / kWarps : 1;  // of 8 channels, per warp
-  constexpr int kAheadPages = kTiles >= 8 ? 2 : kTiles >= 4 ? 4 : 8;
+  constexpr int kAheadPages = kTiles >= 8 ? 1 : kTiles >= 4 ? 2 : 4;
   const bool sums = warp * kTiles * 8 < kDim;
   uint4 x[kAheadPages][kTiles];
   const auto load_values = [&](int from) {

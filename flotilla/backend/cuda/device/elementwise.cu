@@ -9,27 +9,31 @@ namespace {
 
 // One thread block per row; vector i of eight belongs to thread i mod the number of threads, which
 // depends on dim alone.
-constexpr int kNormThreads = 256;
-
 template <class X, class Out, int kVectors>
-__global__ __launch_bounds__(kNormThreads,
-                             5) void norm_kernel(const __grid_constant__ NormParams p) {
+__global__ void norm_kernel(const __grid_constant__ NormParams p) {
   __shared__ float slots[2][32];
   grid_launch_dependents();
-  grid_wait();
   const std::size_t row = blockIdx.x;
   const int vectors = p.dim / 8;
+  // Weights do not depend on the kernel before.
+  float w[kVectors][8], add[kVectors][8];
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    if (i >= vectors) continue;
+    if (p.weight != nullptr) load8(p.weight + i * 8, w[j]);
+    if (p.add_weight != nullptr) load8(p.add_weight + i * 8, add[j]);
+  }
+  grid_wait();
   const X* x = static_cast<const X*>(p.x.data) + row * p.dim;
-  float h[kVectors][8];
+  float h[kVectors][8], residual[kVectors][8];
   float sum = 0.0f;
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
     const int i = threadIdx.x + j * blockDim.x;
-    if (i < vectors) load8(x + i * 8, h[j]);
-  }
-#pragma unroll
-  for (int j = 0; j < kVectors; ++j) {
-    if (threadIdx.x + j * blockDim.x >= vectors) continue;
+    if (i >= vectors) continue;
+    load8(x + i * 8, h[j]);
+    if (p.add_weight != nullptr) load8(p.residual + row * p.dim + i * 8, residual[j]);
 #pragma unroll
     for (int e = 0; e < 8; ++e) sum = fmaf(h[j][e], h[j][e], sum);
   }
@@ -41,12 +45,9 @@ __global__ __launch_bounds__(kNormThreads,
     for (int j = 0; j < kVectors; ++j) {
       const int i = threadIdx.x + j * blockDim.x;
       if (i >= vectors) continue;
-      float residual[8], add[8];
-      load8(p.residual + row * p.dim + i * 8, residual);
-      load8(p.add_weight + i * 8, add);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        h[j][e] = (residual[e] + (h[j][e] * r) * add[e]) * p.scale;
+        h[j][e] = (residual[j][e] + (h[j][e] * r) * add[j][e]) * p.scale;
         sum = fmaf(h[j][e], h[j][e], sum);
       }
       store8(p.residual + row * p.dim + i * 8, h[j]);
@@ -59,12 +60,10 @@ __global__ __launch_bounds__(kNormThreads,
   for (int j = 0; j < kVectors; ++j) {
     const int i = threadIdx.x + j * blockDim.x;
     if (i >= vectors) continue;
-    float w[8];
-    if (p.weight != nullptr) load8(p.weight + i * 8, w);
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       h[j][e] *= r;
-      if (p.weight != nullptr) h[j][e] *= w[e];
+      if (p.weight != nullptr) h[j][e] *= w[j][e];
     }
     store8(out + i * 8, h[j]);
   }
@@ -72,11 +71,10 @@ __global__ __launch_bounds__(kNormThreads,
 
 template <class X, class Out>
 cudaError_t launch_norm(const NormParams& p, cudaStream_t stream) {
-  const int vectors = p.dim / 8;
-  const int threads = std::min(kNormThreads, (vectors + 31) / 32 * 32);
+  const int threads = std::min(1024, (p.dim / 8 + 31) / 32 * 32);
   const dim3 grid(static_cast<unsigned>(p.rows));
-  return vectors <= 3 * kNormThreads ? launch(norm_kernel<X, Out, 3>, grid, threads, 0, stream, p)
-                                     : launch(norm_kernel<X, Out, 8>, grid, threads, 0, stream, p);
+  return p.dim <= 8 * 1024 ? launch(norm_kernel<X, Out, 1>, grid, threads, 0, stream, p)
+                           : launch(norm_kernel<X, Out, 4>, grid, threads / 2, 0, stream, p);
 }
 
 template <class G, class U, class O>

@@ -104,6 +104,7 @@ struct KvStoreParams {
   const SequenceRow* rows;
   const TokenSpan* spans;  // each within one page
   int num_spans;
+  int max_tokens;  // of a span
   int num_heads, num_kv_heads, head_dim;
   // [token][heads * head_dim] bf16. q null: keys and values only; k null: queries only.
   bf16* q;

@@ -1,5 +1,7 @@
 // Everything between the projections and attention: norms of q, k and v, rotation of q and k, and
 // the write of k and v into their pages.
+#include <algorithm>
+
 #include "flotilla/backend/cuda/device/kernels.cuh"
 #include "flotilla/backend/cuda/device/launch.cuh"
 #include "flotilla/backend/cuda/device/values.cuh"
@@ -7,7 +9,7 @@
 namespace flotilla::backend::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kMaxWarps = 8;
 
 // The 2 * kPairs values of a lane of one head: pairs lane + 32 * i and their partners half a head
 // further on.
@@ -73,7 +75,7 @@ struct Head {
 // One thread block per (span of tokens within a page, head); one warp per token. Heads beyond the
 // query heads are KV heads.
 template <int kDim>
-__global__ __launch_bounds__(kWarps *
+__global__ __launch_bounds__(kMaxWarps *
                              32) void kv_store_kernel(const __grid_constant__ KvStoreParams p) {
   extern __shared__ bf16 values[];  // [kDim][kPageTokens + 2], the page's V of this head
   constexpr int kPitch = kPageTokens + 2;
@@ -81,7 +83,7 @@ __global__ __launch_bounds__(kWarps *
   // Tables, weights and angles are constant during a step: they are ready before the projections.
   const TokenSpan span = p.spans[blockIdx.x];
   const SequenceRow row = p.rows[span.row];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
   const int query_heads = p.q == nullptr ? 0 : p.num_heads;
   const bool is_query = static_cast<int>(blockIdx.y) < query_heads;
   Head<kDim> weight, angles;
@@ -101,13 +103,13 @@ __global__ __launch_bounds__(kWarps *
   }
   grid_wait();
   if (is_query) {
-    for (int i = warp; i < span.num_tokens; i += kWarps) {
+    for (int i = warp; i < span.num_tokens; i += warps) {
       const int t = span.first_token + i;
       bf16* at =
           p.q + (static_cast<std::size_t>(row.first_row + t) * p.num_heads + blockIdx.y) * kDim;
       Head<kDim> q;
       q.load(at, lane);
-      if (i >= kWarps) angles_of(i);
+      if (i >= warps) angles_of(i);
       q.norm(&weight, p.eps);
       q.rotate(angles);
       q.store(at, lane);
@@ -115,7 +117,7 @@ __global__ __launch_bounds__(kWarps *
     return;
   }
   bf16* to = keys + static_cast<std::size_t>(kDim) * kPageTokens;
-  for (int i = warp; i < span.num_tokens; i += kWarps) {
+  for (int i = warp; i < span.num_tokens; i += warps) {
     const int t = span.first_token + i;
     const std::size_t at =
         (static_cast<std::size_t>(row.first_row + t) * p.num_kv_heads + kv_head) * kDim;
@@ -123,7 +125,7 @@ __global__ __launch_bounds__(kWarps *
     k.load(p.k + at, lane);
     v.load(p.v + at, lane);
     if (p.prepare) {
-      if (i >= kWarps) angles_of(i);
+      if (i >= warps) angles_of(i);
       k.norm(&weight, p.eps);
       k.rotate(angles);
       v.norm(nullptr, p.eps);
@@ -144,7 +146,7 @@ __global__ __launch_bounds__(kWarps *
   }
   if (span.num_tokens == 1) return;
   __syncthreads();
-  for (int i = threadIdx.x; i < kDim * kPageTokens; i += kWarps * 32) {
+  for (int i = threadIdx.x; i < kDim * kPageTokens; i += blockDim.x) {
     const int d = i / kPageTokens, j = i % kPageTokens;
     if (j < span.num_tokens) to[d * kPageTokens + lane0 + j] = values[d * kPitch + j];
   }
@@ -154,7 +156,8 @@ template <int kDim>
 cudaError_t run(const KvStoreParams& p, cudaStream_t stream) {
   const int heads = (p.q == nullptr ? 0 : p.num_heads) + (p.k == nullptr ? 0 : p.num_kv_heads);
   return launch(kv_store_kernel<kDim>,
-                dim3(static_cast<unsigned>(p.num_spans), static_cast<unsigned>(heads)), kWarps * 32,
+                dim3(static_cast<unsigned>(p.num_spans), static_cast<unsigned>(heads)),
+                std::min(kMaxWarps, p.max_tokens) * 32,
                 static_cast<std::size_t>(kDim) * (kPageTokens + 2) * 2, stream, p);
 }
 
