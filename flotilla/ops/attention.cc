@@ -5,8 +5,8 @@ namespace flotilla::ops {
 
 void kv_append(Backend& backend, const Tensor& k, const Tensor& v, const KvGeometry& geometry,
                std::span<const KvRow> rows) {
-  check_values(k, 3, "kv_append: keys");
-  check_values(v, 3, "kv_append: values");
+  check_values(backend, k, 3, "kv_append: keys");
+  check_values(backend, v, 3, "kv_append: values");
   check_geometry(geometry, "kv_append");
   const backend::Shape expected{k.dim(0), geometry.num_kv_heads, geometry.head_dim};
   FLOTILLA_CHECK(k.shape() == expected && v.shape() == expected,
@@ -18,7 +18,7 @@ void kv_append(Backend& backend, const Tensor& k, const Tensor& v, const KvGeome
 
 void attention_inputs(Backend& backend, const backend::AttentionInputArgs& args) {
   const auto& g = args.geometry;
-  check_values(args.q, 3, "attention_inputs: queries");
+  check_values(backend, args.q, 3, "attention_inputs: queries");
   check_f32(args.q_norm, 1, "attention_inputs: norm of queries");
   check_geometry(g, "attention_inputs");
   const std::int64_t tokens = args.q.dim(0);
@@ -42,7 +42,7 @@ void attention_inputs(Backend& backend, const backend::AttentionInputArgs& args)
 
 Tensor attention(Backend& backend, const Tensor& q, const KvGeometry& geometry,
                  std::span<const KvRow> rows, int window, float scale) {
-  check_values(q, 3, "attention: queries");
+  check_values(backend, q, 3, "attention: queries");
   check_geometry(geometry, "attention");
   FLOTILLA_CHECK(
       q.dim(2) == geometry.head_dim && q.dim(1) % geometry.num_kv_heads == 0 && q.dim(1) > 0,

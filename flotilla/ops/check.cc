@@ -8,12 +8,15 @@ namespace {
 constexpr int kMaxHeadDim = 512;
 }  // namespace
 
-void check_values(const backend::Tensor& t, std::size_t rank, std::string_view what) {
-  FLOTILLA_CHECK(!t.empty() &&
-                     (t.dtype() == tensor::DType::kF32 || t.dtype() == tensor::DType::kBF16) &&
-                     t.shape().rank() == rank,
-                 std::string(what) + " must be numbers of rank " + std::to_string(rank) + ", is " +
-                     (t.empty() ? std::string("empty") : t.shape().to_string()));
+void check_values(const backend::Backend& backend, const backend::Tensor& t, std::size_t rank,
+                  std::string_view what) {
+  if (!t.empty() && t.dtype() == backend.activation_dtype()) {
+    FLOTILLA_CHECK(t.shape().rank() == rank, std::string(what) + " must be of rank " +
+                                                 std::to_string(rank) + ", is " +
+                                                 t.shape().to_string());
+    return;
+  }
+  check_f32(t, rank, what);
 }
 
 void check_f32(const backend::Tensor& t, std::size_t rank, std::string_view what) {

@@ -7,8 +7,9 @@
 
 namespace flotilla::ops {
 
-// Activations: float32 or bf16, not empty, of this rank.
-void check_values(const backend::Tensor& t, std::size_t rank, std::string_view what);
+// Activations of this backend, or float32; not empty, of this rank.
+void check_values(const backend::Backend& backend, const backend::Tensor& t, std::size_t rank,
+                  std::string_view what);
 // float32, not empty, of this rank.
 void check_f32(const backend::Tensor& t, std::size_t rank, std::string_view what);
 // The rows lie one after another in [0, num_tokens), and the pages cover what the step reads and

@@ -14,14 +14,14 @@ Tensor allocate_product(Backend& backend, const Matrix& weight, const Tensor& x,
 }  // namespace
 
 Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x) {
-  check_values(x, 2, "linear: input");
+  check_values(backend, x, 2, "linear: input");
   Tensor out = allocate_product(backend, weight, x, backend.activation_dtype());
   backend.linear({.weight = &weight, .x = x, .out = out});
   return out;
 }
 
 Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x) {
-  check_values(x, 2, "linear: input");
+  check_values(backend, x, 2, "linear: input");
   Tensor out = allocate_product(backend, weight, x, tensor::DType::kF32);
   backend.linear({.weight = &weight, .x = x, .out = out});
   return out;
@@ -29,7 +29,7 @@ Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x) {
 
 std::vector<Tensor> linear_group(Backend& backend, std::span<const Matrix* const> weights,
                                  const Tensor& x) {
-  check_values(x, 2, "linear_group: input");
+  check_values(backend, x, 2, "linear_group: input");
   std::vector<Tensor> outs;
   outs.reserve(weights.size());
   for (const Matrix* weight : weights)

@@ -5,7 +5,7 @@ namespace flotilla::ops {
 
 void norm_add(Backend& backend, const Tensor& x, const Tensor& weight, float eps, float scale,
               const Tensor& residual) {
-  check_values(x, 2, "norm_add: input");
+  check_values(backend, x, 2, "norm_add: input");
   check_f32(weight, 1, "norm_add: weight");
   check_f32(residual, 2, "norm_add: residual");
   FLOTILLA_CHECK(x.shape() == residual.shape() && x.dim(1) == weight.dim(0) && x.dim(1) > 0,
@@ -16,7 +16,7 @@ void norm_add(Backend& backend, const Tensor& x, const Tensor& weight, float eps
 
 Tensor norm_add_norm(Backend& backend, const Tensor& x, const Tensor& weight, float eps,
                      float scale, const Tensor& residual, const Tensor& next_weight) {
-  check_values(x, 2, "norm_add_norm: input");
+  check_values(backend, x, 2, "norm_add_norm: input");
   check_f32(weight, 1, "norm_add_norm: weight");
   check_f32(next_weight, 1, "norm_add_norm: weight of the second norm");
   check_f32(residual, 2, "norm_add_norm: residual");

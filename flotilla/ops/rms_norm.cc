@@ -7,7 +7,7 @@ namespace {
 void run(Backend& backend, const Tensor& x, const Tensor& weight, float eps, const Tensor& out) {
   const std::size_t rank = x.shape().rank();
   FLOTILLA_CHECK(rank >= 1, "rms_norm: the input has no dimension");
-  check_values(x, rank, "rms_norm: input");
+  check_values(backend, x, rank, "rms_norm: input");
   const std::int64_t dim = x.dim(rank - 1);
   FLOTILLA_CHECK(dim > 0, "rms_norm: the last dimension is empty");
   if (!weight.empty()) {

@@ -5,7 +5,7 @@ namespace flotilla::ops {
 
 void rope(Backend& backend, const Tensor& x, std::span<const std::int32_t> positions,
           std::span<const float> inverse_frequencies) {
-  check_values(x, 3, "rope: input");
+  check_values(backend, x, 3, "rope: input");
   FLOTILLA_CHECK(static_cast<std::int64_t>(positions.size()) == x.dim(0),
                  "rope: one position for each token");
   FLOTILLA_CHECK(static_cast<std::int64_t>(inverse_frequencies.size()) * 2 == x.dim(2),

@@ -4,7 +4,7 @@
 namespace flotilla::ops {
 
 void softcap(Backend& backend, const Tensor& x, float cap) {
-  check_values(x, x.shape().rank(), "softcap: input");
+  check_values(backend, x, x.shape().rank(), "softcap: input");
   FLOTILLA_CHECK(cap > 0.0f, "softcap: the cap must be positive");
   backend.softcap({.x = x, .cap = cap});
 }
