@@ -29,10 +29,15 @@ step() {
   return "$rc"
 }
 
-# build PRESET TARGET...: configures when needed, then builds.
+# build PRESET TARGET...: configures when needed, then builds. A tree that was configured without the tests (by
+# ./quickstart) gets them.
 build() {
   local preset=$1
   shift
-  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" || return 1
+  if [ ! -f "build/$preset/build.ninja" ]; then
+    cmake --preset "$preset" || return 1
+  elif grep -q '^FLOTILLA_TESTS:BOOL=OFF' "build/$preset/CMakeCache.txt"; then
+    cmake --preset "$preset" -DFLOTILLA_TESTS=ON -DFLOTILLA_BENCH=ON || return 1
+  fi
   ninja -C "build/$preset" "$@"
 }

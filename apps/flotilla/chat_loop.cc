@@ -80,6 +80,8 @@ int chat_loop(engine::TextEngine& engine, bj::array messages, const bj::value& t
     if (!answer.ok()) {
       messages.pop_back();  // the turn did not happen: the next one must not build on it
       report(answer.error());
+      if (answer.error().code == ErrorCode::kContextLength)
+        std::fputs("/clear begins a new conversation.\n", stderr);
       continue;
     }
     messages.push_back(answer->message);

@@ -166,6 +166,7 @@ int doctor(const Options& options) {
   auto models = checkpoint::scan_models(options.models_dir);
   if (!models.ok()) {
     std::printf("models        none: %s\n", models.error().message.c_str());
+    problems += options.models_dir == default_models_dir() ? 0 : 1;  // that one was asked for
   } else {
     std::printf("models        %zu in %s\n", models->size(), options.models_dir.c_str());
     for (const auto& model : *models) {
