@@ -70,8 +70,8 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
     return report(logging.error());
   auto options = agent_options(config);
   if (!options.ok()) return report(options.error());
-  auto lock = NodeLock::take(config.state_dir);
-  if (!lock.ok()) return report(lock.error());
+  const auto state_lock = NodeLock::take(config.state_dir);
+  if (!state_lock.ok()) return report(state_lock.error());
   log::info("settings", {{"values", description}});
 
   const SystemClock clock;

@@ -157,8 +157,8 @@ TEST_F(WsTest, TheLimitCanGrowWhenThePeerIsKnown) {
       [this](const HttpRequest&, std::shared_ptr<WsSession> session) -> Result<WsHandlers> {
         session->set_max_message_bytes(100);
         WsHandlers handlers = Side::handlers(far_);
-        handlers.on_message = [this, session, inner = std::move(handlers.on_message)](
-                                  std::string message, bool binary) {
+        handlers.on_message = [session, inner = std::move(handlers.on_message)](std::string message,
+                                                                                bool binary) {
           session->set_max_message_bytes(1 << 20);
           inner(std::move(message), binary);
         };
