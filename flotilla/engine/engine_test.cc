@@ -39,12 +39,8 @@ struct Bench {
     return log;
   }
   bool settles() {
-    for (int i = 0; i < 2000; ++i) {
-      const EngineStats stats = engine->stats();
-      if (stats.num_running == 0 && stats.num_waiting == 0 && stats.kv_bytes_used == 0) return true;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return false;
+    const EngineStats stats = settled_stats(*engine);
+    return stats.num_running == 0 && stats.num_waiting == 0 && stats.kv_bytes_used == 0;
   }
 
   state::StateLayout layout = fake_layout();

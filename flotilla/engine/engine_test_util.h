@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -99,6 +100,19 @@ inline std::shared_ptr<EventLog> start(TextEngine& engine, ChatJob job, int paus
     *id = *submitted;
   }
   return log;
+}
+
+// The engine's numbers once nothing runs; the last events are out a moment before its books. As
+// they are after ten seconds if it does not come to rest. `engine` is a TextEngine or an Engine.
+template <class E>
+EngineStats settled_stats(const E& engine) {
+  EngineStats stats;
+  for (int i = 0; i < 10'000; ++i) {
+    stats = engine.stats();
+    if (stats.num_running == 0 && stats.num_waiting == 0 && stats.kv_bytes_used == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return stats;
 }
 
 }  // namespace flotilla::engine

@@ -375,8 +375,9 @@ TEST(PrefixCacheOnTinyModel, AConversationIsEqualColdAndWarm) {
     prompts += turn.usage.prompt_tokens;
   }
   EXPECT_GT(cached * 10, prompts * 7) << cached << " of " << prompts;
-  EXPECT_EQ(warm_engine->stats().kv_bytes_used, 0u);
-  EXPECT_GT(warm_engine->stats().prefix_cache.hits, 25u);
+  const EngineStats stats = settled_stats(*warm_engine);
+  EXPECT_EQ(stats.kv_bytes_used, 0u);
+  EXPECT_GT(stats.prefix_cache.hits, 25u);
   // A second time, every turn is known.
   expect_equal(converse(*warm_engine, kTurns, "t"), cold);
   // Nobody else gains anything.
@@ -408,7 +409,7 @@ TEST(PrefixCacheOnTinyModel, AConversationIsEqualUnderEvictionPressure) {
   });
   expect_equal(warm, cold);
   for (const auto& other : others) ASSERT_TRUE(other->wait().has_value());
-  const EngineStats stats = small->stats();
+  const EngineStats stats = settled_stats(*small);
   EXPECT_GT(stats.prefix_cache.evictions, 10u);
   EXPECT_GT(stats.prefix_cache.hits, 5u);
 }

@@ -157,7 +157,7 @@ class Isolation : public testing::Test {
     // for noise.
     EXPECT_LT(disturbed, 2.5 * quiet);
     EXPECT_TRUE(engine_->healthy());
-    const EngineStats stats = engine_->stats();
+    const EngineStats stats = settled_stats(*engine_);
     EXPECT_EQ(stats.num_running + stats.num_waiting, 0u);
   }
 
