@@ -15,6 +15,19 @@
 
 namespace flotilla::engine {
 
+// Sanitizers make kernels ten times slower: what only repeats is then done less often.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 inline ChatJob chat_job(std::string_view user) {
   ChatJob job;
   job.messages =

@@ -359,12 +359,12 @@ std::shared_ptr<TextEngine> load_with(const std::function<void(ModelEngineOption
 }
 
 TEST(PrefixCacheOnTinyModel, AConversationIsEqualColdAndWarm) {
-  constexpr int kTurns = 30;
+  constexpr int kTurns = kSanitized ? 12 : 30;
   const auto cold_engine = load_with([](auto& options) { options.prefix_cache.enabled = false; });
   const auto cold = converse(*cold_engine, kTurns, "t");
   // The window is long behind; or else the test shows less than it says.
   ASSERT_EQ(cold.size(), static_cast<std::size_t>(kTurns));
-  EXPECT_GT(cold.back().usage.prompt_tokens, 600);
+  EXPECT_GT(cold.back().usage.prompt_tokens, kSanitized ? 200 : 600);
 
   const auto warm_engine = load_with([](auto&) {});
   const auto warm = converse(*warm_engine, kTurns, "t");
@@ -374,10 +374,10 @@ TEST(PrefixCacheOnTinyModel, AConversationIsEqualColdAndWarm) {
     cached += turn.usage.cached_tokens;
     prompts += turn.usage.prompt_tokens;
   }
-  EXPECT_GT(cached * 10, prompts * 7) << cached << " of " << prompts;
+  EXPECT_GT(cached * 10, prompts * (kSanitized ? 5 : 7)) << cached << " of " << prompts;
   const EngineStats stats = settled_stats(*warm_engine);
   EXPECT_EQ(stats.kv_bytes_used, 0u);
-  EXPECT_GT(stats.prefix_cache.hits, 25u);
+  EXPECT_GT(stats.prefix_cache.hits, static_cast<std::uint64_t>(kTurns - 5));
   // A second time, every turn is known.
   expect_equal(converse(*warm_engine, kTurns, "t"), cold);
   // Nobody else gains anything.
@@ -387,7 +387,7 @@ TEST(PrefixCacheOnTinyModel, AConversationIsEqualColdAndWarm) {
 }
 
 TEST(PrefixCacheOnTinyModel, AConversationIsEqualUnderEvictionPressure) {
-  constexpr int kTurns = 30;
+  constexpr int kTurns = kSanitized ? 12 : 30;
   const auto cold_engine = load_with([](auto& options) { options.prefix_cache.enabled = false; });
   const auto cold = converse(*cold_engine, kTurns, "t");
   const auto small = load_with([](auto& options) {
@@ -410,8 +410,8 @@ TEST(PrefixCacheOnTinyModel, AConversationIsEqualUnderEvictionPressure) {
   expect_equal(warm, cold);
   for (const auto& other : others) ASSERT_TRUE(other->wait().has_value());
   const EngineStats stats = settled_stats(*small);
-  EXPECT_GT(stats.prefix_cache.evictions, 10u);
-  EXPECT_GT(stats.prefix_cache.hits, 5u);
+  EXPECT_GT(stats.prefix_cache.evictions, kSanitized ? 0u : 10u);
+  EXPECT_GT(stats.prefix_cache.hits, kSanitized ? 0u : 5u);
 }
 
 std::uint64_t resident_kib() {
