@@ -46,7 +46,9 @@ TEST_F(Surface, HeadIsAnsweredWhereGetIs) {
 
 TEST_F(Surface, WhoeverMayNotAskIsRefusedByTheHeadAlone) {
   backend.key = "K";
-  net::HttpRequest head{.method = "POST", .path = "/v1/chat/completions", .query = {}};
+  net::HttpRequest head;
+  head.method = "POST";
+  head.path = "/v1/chat/completions";
   auto refusal = surface().check_head(head);
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->status, 401u);
