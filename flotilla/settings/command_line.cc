@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "flotilla/base/text.h"
@@ -26,8 +27,8 @@ std::string name_of(const std::vector<CLI::App*>& chain) {
   return name;
 }
 
-}  // namespace
-
+// What is wrong with `word`, which no option or command of `app` (after parsing) takes: names the
+// command, the word, and the nearest that is known.
 std::string unknown_word(CLI::App& app, const std::string& word) {
   const std::vector<CLI::App*> chain = chosen(app);
   const bool is_option = word.size() > 1 && word.front() == '-';
@@ -49,6 +50,8 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
   if (const auto near = nearest_name(bare, known)) message += "; did you mean '" + *near + "'?";
   return message;
 }
+
+}  // namespace
 
 CommandLineResult parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {

@@ -1,8 +1,6 @@
 // Parsing of a whole command line with errors that help.
 #pragma once
 
-#include <string>
-
 namespace CLI {
 class App;
 }
@@ -15,9 +13,5 @@ struct CommandLineResult {
 };
 // Parses and runs the callbacks of the command.
 CommandLineResult parse_command_line(CLI::App& app, int argc, const char* const* argv);
-
-// What is wrong with `word`, which no option or command of `app` (after parsing) takes: names the
-// command, the word, and the nearest that is known.
-std::string unknown_word(CLI::App& app, const std::string& word);
 
 }  // namespace flotilla::settings

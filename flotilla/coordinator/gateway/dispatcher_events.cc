@@ -8,9 +8,6 @@ namespace flotilla::coordinator {
 namespace {
 // So much in front of a node's socket means that its line, not the node, is slow.
 constexpr std::size_t kSlowLineBytes = 64u << 10;
-}  // namespace
-
-namespace {
 
 std::size_t size_of(const serving::ChatEvent& event) {
   std::size_t bytes = sizeof event + event.ids.size() * sizeof(std::int32_t);
