@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "flotilla/api/chat_fields.h"
 #include "flotilla/api/limits.h"
+#include "flotilla/api/request_fields.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::api {
@@ -77,8 +77,24 @@ Result<TokenId> token_id(const bj::value& value, std::string_view key) {
   return static_cast<TokenId>(value.get_int64());
 }
 
-Status read_conversation(const bj::value& job, ChatRequest& request) {
-  FLOTILLA_TRY(request.model, json::require_string(job, "model"));
+// A prompt as it stands, or messages.
+Status read_prompt(const bj::value& job, ChatRequest& request) {
+  FLOTILLA_TRY(request.add_generation_prompt, json::require_bool(job, "add_generation_prompt"));
+  FLOTILLA_TRY(request.continue_final_message, json::require_bool(job, "continue_final_message"));
+  FLOTILLA_TRY(request.count_only, json::require_bool(job, "count_only"));
+  if (const bj::value* prompt = json::find(job, "prompt")) {
+    request.is_completion = true;
+    if (prompt->is_string()) {
+      FLOTILLA_TRY(request.prompt, json::require_string(job, "prompt"));
+      return ok_status();
+    }
+    FLOTILLA_TRY(const bj::array* ids, require_array(job, "prompt", kMaxBodyValues));
+    for (const bj::value& id : *ids) {
+      FLOTILLA_TRY(const TokenId token, token_id(id, "prompt"));
+      request.prompt_ids.push_back(token);
+    }
+    return ok_status();
+  }
   FLOTILLA_TRY(const bj::array* messages, require_array(job, "messages", kMaxMessages));
   if (messages->empty()) return invalid("messages", "'messages' of the job is empty");
   for (const bj::value& message : *messages) {
@@ -87,6 +103,12 @@ Status read_conversation(const bj::value& job, ChatRequest& request) {
     }
   }
   request.messages = *messages;
+  return ok_status();
+}
+
+Status read_conversation(const bj::value& job, ChatRequest& request) {
+  FLOTILLA_TRY(request.model, json::require_string(job, "model"));
+  FLOTILLA_TRY_STATUS(read_prompt(job, request));
   if (json::find(job, "tools") != nullptr) {
     FLOTILLA_TRY(const bj::array* tools, require_array(job, "tools", kMaxTools));
     request.tools = *tools;
@@ -178,7 +200,18 @@ Status read_output(const bj::value& job, ChatRequest& request) {
 bj::value to_job_json(const ChatRequest& request) {
   bj::object job;
   job["model"] = request.model;
-  job["messages"] = request.messages;
+  if (!request.is_completion) {
+    job["messages"] = request.messages;
+  } else if (request.prompt_ids.empty()) {
+    job["prompt"] = request.prompt;
+  } else {
+    bj::array ids;
+    for (const TokenId id : request.prompt_ids) ids.emplace_back(id);
+    job["prompt"] = std::move(ids);
+  }
+  job["add_generation_prompt"] = request.add_generation_prompt;
+  job["continue_final_message"] = request.continue_final_message;
+  job["count_only"] = request.count_only;
   if (!request.tools.is_null()) job["tools"] = request.tools;
   job["tool_choice"] = request.tool_choice;
   if (!request.tool_choice_function.empty())

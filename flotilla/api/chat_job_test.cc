@@ -25,6 +25,8 @@ ChatRequest full_request() {
   r.template_variables = parse_text(R"({"enable_thinking":true})").get_object();
   r.stream = r.include_usage = r.ignore_eos = r.include_stop_string = r.logprobs =
       r.return_token_ids = true;
+  r.add_generation_prompt = false;
+  r.continue_final_message = r.count_only = true;
   r.n = 3;
   r.max_tokens = 77;
   r.min_tokens = 2;

@@ -1,6 +1,6 @@
-// The body of POST /v1/chat/completions, checked. Unknown fields are ignored, known ones with bad
-// values refused by name, null equals absent. The same type travels inside the fleet as canonical
-// JSON.
+// What a model is asked to do, whichever API the client speaks: the one job that travels inside the
+// fleet, as canonical JSON. And the body of POST /v1/chat/completions, whose form it has. Unknown
+// fields are ignored, known ones with bad values refused by name, null equals absent.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -29,6 +29,17 @@ struct ChatRequest {
   boost::json::object
       template_variables;  // chat_template_kwargs, enable_thinking, from reasoning_effort
 
+  bool add_generation_prompt = true;
+  // The last message is the assistant's, and the answer goes on where its text ends.
+  bool continue_final_message = false;
+
+  // POST /v1/completions: `prompt` or `prompt_ids` as they stand, control tokens included, in place
+  // of messages; what the model writes is content and nothing else.
+  bool is_completion = false;
+  std::string prompt;
+  std::vector<TokenId> prompt_ids;
+
+  bool count_only = false;  // tell the length of the prompt, generate nothing
   bool stream = false;
   bool include_usage = false;
   int n = 1;

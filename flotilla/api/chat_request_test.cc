@@ -115,6 +115,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("structured_outputs":{"regex":"a","choice":["b"]})",
                 "structured_outputs.choice"},
         Refusal{R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
+        Refusal{R"("continue_final_message":true)", "continue_final_message"},
+        Refusal{R"("continue_final_message":1)", "continue_final_message"},
+        Refusal{R"("add_generation_prompt":"x")", "add_generation_prompt"},
         Refusal{R"("chat_template_kwargs":[])", "chat_template_kwargs"},
         Refusal{R"("chat_template_kwargs":{"a b":1})", "chat_template_kwargs"},
         Refusal{R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
@@ -131,8 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{R"("modalities":["text","audio"])", "modalities",
                             ErrorCode::kUnsupported},
                     Refusal{R"("audio":{"voice":"alloy"})", "audio", ErrorCode::kUnsupported},
-                    Refusal{R"("continue_final_message":true)", "continue_final_message",
-                            ErrorCode::kUnsupported},
+                    Refusal{R"("cache_salt":"x")", "cache_salt", ErrorCode::kUnsupported},
                     Refusal{R"("stream":true,"stream_options":{"continuous_usage_stats":true})",
                             "stream_options.continuous_usage_stats", ErrorCode::kUnsupported}));
 
@@ -219,6 +221,24 @@ TEST(ChatRequest, TheMoreParticularThinkingSwitchWins) {
   EXPECT_EQ(parse_with(R"("enable_thinking":true,"chat_template_kwargs":{"enable_thinking":false})")
                 ->template_variables.at("enable_thinking"),
             false);
+}
+
+TEST(ChatRequest, ALastTurnOfTheAssistantCanBeContinued) {
+  const std::string turns =
+      R"({"model":"m","continue_final_message":true,"messages":[{"role":"user","content":"a"},)";
+  const auto request =
+      parse_chat_request(parse_text(turns + R"({"role":"assistant","content":"b"}]})"));
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_TRUE(request->continue_final_message);
+  EXPECT_FALSE(request->add_generation_prompt);
+  EXPECT_FALSE(parse_with(R"("add_generation_prompt":false)")->add_generation_prompt);
+  for (const char* rest :
+       {R"({"role":"assistant","content":"b"}],"add_generation_prompt":true})",
+        R"({"role":"assistant","content":""}]})", R"({"role":"assistant","content":null}]})",
+        R"({"role":"assistant","content":"b","tool_calls":[{"function":{"name":"f"}}]}]})",
+        R"({"role":"assistant","content":"b"}],"response_format":{"type":"json_object"}})"}) {
+    EXPECT_FALSE(parse_chat_request(parse_text(turns + rest)).ok()) << rest;
+  }
 }
 
 TEST(ChatRequest, NeedsAModelAndAnObject) {

@@ -22,25 +22,35 @@ void append_logprob_fields(std::string& out, const TokenLogprob& entry) {
   out += ']';
 }
 
+}  // namespace
+
+void append_logprob_entry(std::string& out, const TokenLogprob& entry) {
+  out += '{';
+  append_logprob_fields(out, entry);
+  out += R"(,"top_logprobs":[)";
+  for (std::size_t k = 0; k < entry.top.size(); ++k) {
+    if (k > 0) out += ',';
+    out += '{';
+    append_logprob_fields(out, entry.top[k]);
+    out += '}';
+  }
+  out += "]}";
+}
+
+namespace {
+
 void append_logprobs(std::string& out, std::span<const TokenLogprob> entries) {
   out += R"({"content":[)";
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) out += ',';
-    out += '{';
-    append_logprob_fields(out, entries[i]);
-    out += R"(,"top_logprobs":[)";
-    for (std::size_t k = 0; k < entries[i].top.size(); ++k) {
-      if (k > 0) out += ',';
-      out += '{';
-      append_logprob_fields(out, entries[i].top[k]);
-      out += '}';
-    }
-    out += "]}";
+    append_logprob_entry(out, entries[i]);
   }
   out += R"(],"refusal":null})";
 }
 
-void append_ids(std::string& out, std::span<const std::int32_t> ids) {
+}  // namespace
+
+void append_id_list(std::string& out, std::span<const std::int32_t> ids) {
   out += '[';
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i > 0) out += ',';
@@ -63,7 +73,7 @@ void append_usage_object(std::string& out, const Usage& usage) {
   out += "}}";
 }
 
-void append_head(std::string& out, const ResponseHead& head, std::string_view object) {
+void append_response_head(std::string& out, const ResponseHead& head, std::string_view object) {
   out += R"({"id":)";
   append_json_string(out, head.id);
   out += R"(,"object":)";
@@ -74,6 +84,8 @@ void append_head(std::string& out, const ResponseHead& head, std::string_view ob
   append_json_string(out, head.model);
   out += R"(,"choices":[)";
 }
+
+namespace {
 
 void append_message(std::string& out, const ChoiceOutput& choice) {
   out += R"({"role":"assistant","content":)";
@@ -128,7 +140,7 @@ FinishReason finish_reason(bool cut_by_length, bool has_calls) {
 std::string render_response(const ResponseHead& head, std::span<const ChoiceOutput> choices,
                             const Usage& usage) {
   std::string out;
-  append_head(out, head, "chat.completion");
+  append_response_head(out, head, "chat.completion");
   for (std::size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) out += ',';
     out += R"({"index":)";
@@ -145,7 +157,7 @@ std::string render_response(const ResponseHead& head, std::span<const ChoiceOutp
     append_json_string(out, to_string(choices[i].finish_reason));
     if (head.return_token_ids) {
       out += R"(,"token_ids":)";
-      append_ids(out, choices[i].token_ids);
+      append_id_list(out, choices[i].token_ids);
     }
     out += '}';
   }
@@ -156,7 +168,7 @@ std::string render_response(const ResponseHead& head, std::span<const ChoiceOutp
 }
 
 ChunkWriter::ChunkWriter(ResponseHead head) : head_(std::move(head)), prefix_("data: ") {
-  append_head(prefix_, head_, "chat.completion.chunk");
+  append_response_head(prefix_, head_, "chat.completion.chunk");
 }
 
 void ChunkWriter::open(std::string& out, int choice) const {
@@ -182,7 +194,7 @@ void ChunkWriter::close(std::string& out, std::optional<FinishReason> reason,
   }
   if (head_.return_token_ids && !extras.token_ids.empty()) {
     out += R"(,"token_ids":)";
-    append_ids(out, extras.token_ids);
+    append_id_list(out, extras.token_ids);
   }
   out += head_.include_usage ? R"(}],"usage":null})" : "}]}";
   out += "\n\n";

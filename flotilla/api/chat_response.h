@@ -46,6 +46,13 @@ struct ResponseHead {
   bool include_usage = false;  // streams: a last chunk with the usage, `usage: null` in the others
 };
 
+// Parts that other APIs have too.
+// {"token","logprob","bytes","top_logprobs"}
+void append_logprob_entry(std::string& out, const TokenLogprob& entry);
+void append_response_head(std::string& out, const ResponseHead& head, std::string_view object);
+void append_usage_object(std::string& out, const Usage& usage);
+void append_id_list(std::string& out, std::span<const std::int32_t> ids);
+
 struct ChoiceOutput {
   std::string content = {};
   std::string reasoning = {};

@@ -92,4 +92,50 @@ std::string render_error(const Error& error) {
   return render_error(error_shape(error), error.message, error.param);
 }
 
+ErrorShape anthropic_shape(ErrorShape shape) {
+  switch (shape.status) {
+    case 401:
+      shape.type = "authentication_error";
+      break;
+    case 403:
+      shape.type = "permission_error";
+      break;
+    case 404:
+      shape.type = "not_found_error";
+      break;
+    case 413:
+      shape.type = "request_too_large";
+      break;
+    case 429:
+      shape.type = "rate_limit_error";
+      break;
+    case 503:
+      shape.status = 529;
+      shape.type = "overloaded_error";
+      break;
+    case 504:
+      shape.type = "timeout_error";
+      break;
+    default:
+      shape.type = shape.status < 500 ? kInvalidRequest : "api_error";
+  }
+  return shape;
+}
+
+std::string render_anthropic_error(const ErrorShape& shape, std::string_view message,
+                                   std::string_view request_id) {
+  std::string out = R"({"type":"error","error":{"type":)";
+  append_json_string(out, shape.type);
+  out += R"(,"message":)";
+  append_json_string(out, message);
+  out += R"(},"request_id":)";
+  if (request_id.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, request_id);
+  }
+  out += '}';
+  return out;
+}
+
 }  // namespace flotilla::api

@@ -63,12 +63,29 @@ TEST(JsonText, NumbersReadBackEqual) {
   }
 }
 
-TEST(ModelList, HasOpenAIsShape) {
+TEST(ModelList, HasTheMembersOfBothShapes) {
   const std::vector<ModelInfo> models = {{"org/a", 5, "me", 8192}, {"b", 6, "flotilla", 0}};
   EXPECT_EQ(parse_text(render_model_list(models)), parse_text(R"({"object":"list","data":[
-               {"id":"org/a","object":"model","created":5,"owned_by":"me","context_length":8192,"max_model_len":8192},
-               {"id":"b","object":"model","created":6,"owned_by":"flotilla"}]})"));
-  EXPECT_EQ(render_model_list({}), R"({"object":"list","data":[]})");
+               {"id":"org/a","object":"model","created":5,"owned_by":"me","type":"model","display_name":"org/a",
+                "created_at":"1970-01-01T00:00:05Z","context_length":8192,"max_model_len":8192},
+               {"id":"b","object":"model","created":6,"owned_by":"flotilla","type":"model","display_name":"b",
+                "created_at":"1970-01-01T00:00:06Z"}],"has_more":false,"first_id":"org/a","last_id":"b"})"));
+  EXPECT_EQ(render_model_list({}),
+            R"({"object":"list","data":[],"has_more":false,"first_id":null,"last_id":null})");
+}
+
+TEST(AnthropicErrors, HaveOneOfItsTypesForEveryCode) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::kInternal); ++i) {
+    const ErrorShape ours = error_shape(Error{static_cast<ErrorCode>(i), "m"});
+    const ErrorShape shape = anthropic_shape(ours);
+    EXPECT_EQ(shape.status, ours.status == 503 ? 529u : ours.status);
+    EXPECT_TRUE(shape.type.ends_with("_error") || shape.type == "request_too_large") << shape.type;
+    EXPECT_NE(shape.type, "server_error");
+  }
+  EXPECT_EQ(
+      render_anthropic_error(anthropic_shape(error_shape({ErrorCode::kNotFound, "x"})), "no \"m\"",
+                             "req_1"),
+      R"({"type":"error","error":{"type":"not_found_error","message":"no \"m\""},"request_id":"req_1"})");
 }
 
 }  // namespace

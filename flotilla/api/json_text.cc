@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "flotilla/base/check.h"
 #include "flotilla/base/text.h"
@@ -90,6 +91,31 @@ void append_json_number(std::string& out, double value) {
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   out.append(buffer, end);
+}
+
+void JsonObject::begin(std::string_view key) {
+  if (!std::exchange(empty_, false)) out_ += ',';
+  out_ += '"';
+  out_ += key;
+  out_ += "\":";
+}
+
+JsonObject& JsonObject::text(std::string_view key, std::string_view value) {
+  begin(key);
+  append_json_string(out_, value);
+  return *this;
+}
+
+JsonObject& JsonObject::number(std::string_view key, std::int64_t value) {
+  begin(key);
+  append_json_int(out_, value);
+  return *this;
+}
+
+JsonObject& JsonObject::raw(std::string_view key, std::string_view json) {
+  begin(key);
+  out_ += json;
+  return *this;
 }
 
 }  // namespace flotilla::api

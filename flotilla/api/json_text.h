@@ -17,4 +17,22 @@ void append_json_int(std::string& out, std::int64_t value);
 // Shortest form that reads back as the same number; `value` must be finite.
 void append_json_number(std::string& out, double value);
 
+// Writes one object, member by member: JsonObject(out).text("id", id).number("index", 0).end().
+// Keys are ours and need no escapes.
+class JsonObject {
+ public:
+  explicit JsonObject(std::string& out) : out_(out) { out_ += '{'; }
+  JsonObject& text(std::string_view key, std::string_view value);
+  JsonObject& number(std::string_view key, std::int64_t value);
+  // `json` is a JSON text.
+  JsonObject& raw(std::string_view key, std::string_view json);
+  void end() { out_ += '}'; }
+
+ private:
+  void begin(std::string_view key);
+
+  std::string& out_;
+  bool empty_ = true;
+};
+
 }  // namespace flotilla::api

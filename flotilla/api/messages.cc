@@ -2,14 +2,13 @@
 // calls as objects.
 #include <boost/json.hpp>
 
-#include "flotilla/api/chat_fields.h"
 #include "flotilla/api/limits.h"
+#include "flotilla/api/request_fields.h"
 #include "flotilla/base/text.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::api {
 namespace bj = boost::json;
-namespace {
 
 Result<std::optional<std::string>> get_name(const bj::value& object, std::string_view key,
                                             std::string_view where) {
@@ -22,12 +21,42 @@ Result<std::optional<std::string>> get_name(const bj::value& object, std::string
   return name;
 }
 
+bj::value text_part(std::string_view text) { return bj::object{{"type", "text"}, {"text", text}}; }
+
+bj::value content_form(bj::array parts) {
+  if (parts.empty()) return bj::value("");
+  if (parts.size() == 1) return parts[0].at("text");
+  return bj::value(std::move(parts));
+}
+
+bj::value call_form(std::string_view id, std::string_view name, bj::value arguments) {
+  return bj::object{{"id", id},
+                    {"type", "function"},
+                    {"function", bj::object{{"name", name}, {"arguments", std::move(arguments)}}}};
+}
+
+// History may hold what a model once wrote wrongly: text that is no JSON object is passed on as it
+// is, for the template to show.
+Result<bj::value> parse_arguments(const bj::value* arguments, const std::string& where) {
+  if (arguments == nullptr || arguments->is_null()) return bj::value(bj::object());
+  if (arguments->is_object()) return *arguments;
+  const std::string path = where + ".arguments";
+  if (!arguments->is_string()) return invalid(path, "'" + path + "' must be a JSON text");
+  const std::string_view text(arguments->get_string().data(), arguments->get_string().size());
+  if (trim_ascii(text).empty()) return bj::value(bj::object());
+  auto parsed = json::parse(text, {.max_bytes = text.size(), .max_depth = kMaxArgumentsDepth});
+  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
+  return *arguments;
+}
+
+namespace {
+
 Result<bj::value> parse_part(const bj::value& part, const std::string& where) {
   if (!part.is_object()) return invalid(where, "'" + where + "' must be an object with a 'type'");
   FLOTILLA_TRY(const std::string type, json::require_string(part, "type", where));
   if (type == "text" || type == "refusal") {
     FLOTILLA_TRY(std::string text, json::require_string(part, type, where));
-    return bj::value(bj::object{{"type", "text"}, {"text", text}});
+    return text_part(text);
   }
   for (std::string_view media :
        {"image_url", "input_image", "image", "input_audio", "audio", "video_url", "file"}) {
@@ -58,28 +87,11 @@ Result<bj::value> parse_content(const bj::value& message, const std::string& whe
     FLOTILLA_TRY(bj::value part, parse_part(parts[i], index_path(path, i)));
     out.push_back(std::move(part));
   }
-  if (out.empty()) return bj::value("");
-  if (out.size() == 1) return out[0].at("text");
-  return bj::value(std::move(out));
+  return content_form(std::move(out));
 }
 
 bool is_empty_content(const bj::value& content) {
   return content.is_null() || (content.is_string() && content.get_string().empty());
-}
-
-// Arguments as an object. History may hold what a model once wrote wrongly: text that is no JSON
-// object is passed on as it is, for the template to show.
-Result<bj::value> parse_arguments(const bj::value& function, const std::string& where) {
-  const bj::value* arguments = json::find(function, "arguments");
-  if (arguments == nullptr) return bj::value(bj::object());
-  if (arguments->is_object()) return *arguments;
-  const std::string path = where + ".arguments";
-  if (!arguments->is_string()) return invalid(path, "'" + path + "' must be a JSON text");
-  const std::string_view text(arguments->get_string().data(), arguments->get_string().size());
-  if (trim_ascii(text).empty()) return bj::value(bj::object());
-  auto parsed = json::parse(text, {.max_bytes = text.size(), .max_depth = kMaxArgumentsDepth});
-  if (parsed.ok() && parsed->is_object()) return std::move(parsed).value();
-  return *arguments;
 }
 
 Result<bj::value> parse_call(const bj::value& call, const std::string& where,
@@ -96,12 +108,9 @@ Result<bj::value> parse_call(const bj::value& call, const std::string& where,
   FLOTILLA_TRY(auto id, get_name(call, "id", where));
   FLOTILLA_TRY(const auto name, get_name(*function, "name", path));
   if (!name || name->empty()) return invalid(path + ".name", "'" + path + ".name' is missing");
-  FLOTILLA_TRY(bj::value arguments, parse_arguments(*function, path));
+  FLOTILLA_TRY(bj::value arguments, parse_arguments(json::find(*function, "arguments"), path));
   if (!id || id->empty()) id = fallback_id;
-  return bj::value(
-      bj::object{{"id", *id},
-                 {"type", "function"},
-                 {"function", bj::object{{"name", *name}, {"arguments", std::move(arguments)}}}});
+  return call_form(*id, *name, std::move(arguments));
 }
 
 // Walks the messages once; remembers what a legacy function result answers.

@@ -1,4 +1,5 @@
-// The bodies of GET /v1/models and GET /v1/models/{id}.
+// The bodies of GET /v1/models and GET /v1/models/{id}, as OpenAI's clients read them and, with
+// more members, as Anthropic's do.
 #pragma once
 
 #include <cstdint>

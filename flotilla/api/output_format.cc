@@ -2,31 +2,32 @@
 // servers, all turned into one form.
 #include <boost/json.hpp>
 
-#include "flotilla/api/chat_fields.h"
 #include "flotilla/api/limits.h"
+#include "flotilla/api/request_fields.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::api {
 namespace bj = boost::json;
-namespace {
 
-bj::value form(std::string_view kind, bj::value value, std::string_view param) {
+bj::value output_form(std::string_view kind, bj::value value, std::string_view param) {
   return bj::object{{"kind", kind}, {"value", std::move(value)}, {"param", param}};
 }
 
 // A schema, as an object, a boolean, or a JSON text of one.
 Result<bj::value> schema_form(const bj::value& schema, const std::string& param) {
-  if (schema.is_object() || schema.is_bool()) return form("json_schema", schema, param);
+  if (schema.is_object() || schema.is_bool()) return output_form("json_schema", schema, param);
   if (schema.is_string()) {
     const bj::string& text = schema.get_string();
     auto parsed = json::parse({text.data(), text.size()}, {.max_depth = kMaxBodyDepth - 4});
     if (!parsed.ok())
       return invalid(param, "'" + param + "' is no JSON: " + parsed.error().message);
     if (parsed->is_object() || parsed->is_bool())
-      return form("json_schema", std::move(*parsed), param);
+      return output_form("json_schema", std::move(*parsed), param);
   }
   return invalid(param, "'" + param + "' must be a JSON schema");
 }
+
+namespace {
 
 Result<bj::value> text_form(std::string_view kind, const bj::value& value, std::size_t limit,
                             const std::string& param) {
@@ -34,7 +35,7 @@ Result<bj::value> text_form(std::string_view kind, const bj::value& value, std::
     return invalid(param,
                    "'" + param + "' must be a string of 1 to " + std::to_string(limit) + " bytes");
   }
-  return form(kind, value, param);
+  return output_form(kind, value, param);
 }
 
 Result<bj::value> choice_form(const bj::value& value, const std::string& param) {
@@ -48,7 +49,7 @@ Result<bj::value> choice_form(const bj::value& value, const std::string& param) 
       return invalid(param, "'" + param + "' must hold strings that are not empty");
     }
   }
-  return form("choice", value, param);
+  return output_form("choice", value, param);
 }
 
 Result<bj::value> named_form(std::string_view name, const bj::value& value,
@@ -66,7 +67,7 @@ Result<bj::value> response_format(const bj::value& format) {
   if (type == "json_object") {
     const bj::value* schema = json::find(format, "schema");
     if (schema != nullptr) return schema_form(*schema, "response_format.schema");
-    return form("json_object", nullptr, "response_format");
+    return output_form("json_object", nullptr, "response_format");
   }
   if (type != "json_schema") {
     return invalid("response_format.type",
@@ -79,7 +80,7 @@ Result<bj::value> response_format(const bj::value& format) {
   }
   FLOTILLA_TRY_STATUS(json::get_bool(*wrapped, "strict", "response_format.json_schema"));
   const bj::value* schema = json::find(*wrapped, "schema");
-  if (schema == nullptr) return form("json_object", nullptr, "response_format.json_schema");
+  if (schema == nullptr) return output_form("json_object", nullptr, "response_format.json_schema");
   return schema_form(*schema, "response_format.json_schema.schema");
 }
 
@@ -100,7 +101,7 @@ Result<bj::value> structured_outputs(const bj::value& object) {
       return invalid(param, "'structured_outputs' must have one kind of constraint only");
     if (key == "json_object") {
       FLOTILLA_TRY(const auto wanted, json::get_bool(object, key, field));
-      if (wanted.value_or(false)) out = form("json_object", nullptr, param);
+      if (wanted.value_or(false)) out = output_form("json_object", nullptr, param);
     } else {
       FLOTILLA_TRY(out, named_form(key, *value, param));
     }

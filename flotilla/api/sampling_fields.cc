@@ -3,18 +3,15 @@
 #include <charconv>
 #include <limits>
 
-#include "flotilla/api/chat_fields.h"
 #include "flotilla/api/limits.h"
+#include "flotilla/api/request_fields.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::api {
 namespace bj = boost::json;
 namespace {
 
-Status parse_lengths(const bj::value& body, ChatRequest& request) {
-  FLOTILLA_TRY(const auto newer, json::get_int(body, "max_completion_tokens", 1, kMaxTokensLimit));
-  FLOTILLA_TRY(const auto older, json::get_int(body, "max_tokens", 1, kMaxTokensLimit));
-  request.max_tokens = newer ? newer : older;
+Status parse_min_tokens(const bj::value& body, ChatRequest& request) {
   FLOTILLA_TRY(const auto min_tokens, json::get_int(body, "min_tokens", 0, kMaxTokensLimit));
   request.min_tokens = min_tokens.value_or(0);
   if (request.max_tokens && request.min_tokens > *request.max_tokens) {
@@ -70,6 +67,8 @@ Status parse_seed(const bj::value& body, ChatRequest& request) {
   return ok_status();
 }
 
+}  // namespace
+
 Status add_stop(const bj::value& value, const std::string& where, ChatRequest& request) {
   if (!value.is_string()) return invalid(where, "'" + where + "' must be a string");
   const bj::string& text = value.get_string();
@@ -81,6 +80,8 @@ Status add_stop(const bj::value& value, const std::string& where, ChatRequest& r
   request.stop.emplace_back(text.data(), text.size());
   return ok_status();
 }
+
+namespace {
 
 Status parse_stops(const bj::value& body, ChatRequest& request) {
   if (const bj::value* stop = json::find(body, "stop")) {
@@ -116,8 +117,15 @@ Status parse_stops(const bj::value& body, ChatRequest& request) {
 
 }  // namespace
 
+Status parse_max_tokens(const bj::value& body, ChatRequest& request) {
+  FLOTILLA_TRY(const auto newer, json::get_int(body, "max_completion_tokens", 1, kMaxTokensLimit));
+  FLOTILLA_TRY(const auto older, json::get_int(body, "max_tokens", 1, kMaxTokensLimit));
+  request.max_tokens = newer ? newer : older;
+  return ok_status();
+}
+
 Status parse_sampling(const bj::value& body, ChatRequest& request) {
-  FLOTILLA_TRY_STATUS(parse_lengths(body, request));
+  FLOTILLA_TRY_STATUS(parse_min_tokens(body, request));
   FLOTILLA_TRY(request.temperature, json::get_double(body, "temperature", 0, 2));
   FLOTILLA_TRY(request.top_p, json::get_double(body, "top_p", 0, 1));
   FLOTILLA_TRY(request.min_p, json::get_double(body, "min_p", 0, 1));

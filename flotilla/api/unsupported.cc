@@ -1,39 +1,27 @@
 #include <boost/json.hpp>
 
-#include "flotilla/api/chat_fields.h"
+#include "flotilla/api/request_fields.h"
 #include "flotilla/json/json.h"
 
 namespace flotilla::api {
 namespace bj = boost::json;
 namespace {
 
-// A field is refused unless it is absent, null, or has the value that changes nothing.
-enum class Neutral { kNone, kFalse, kTrue, kZero, kOne };
-
-struct Row {
-  std::string_view field;
-  Neutral neutral;
-};
-
 // Silence would be a wrong answer: each of these changes what the client gets.
-constexpr Row kRows[] = {
-    {"audio", Neutral::kNone},
-    {"best_of", Neutral::kOne},
-    {"use_beam_search", Neutral::kFalse},
-    {"web_search_options", Neutral::kNone},
-    {"typical_p", Neutral::kOne},
-    {"xtc_probability", Neutral::kZero},
-    {"mirostat", Neutral::kZero},
-    {"dry_multiplier", Neutral::kZero},
-    {"length_penalty", Neutral::kOne},
-    {"thinking_budget", Neutral::kNone},
-    {"thinking_token_budget", Neutral::kNone},
-    {"echo", Neutral::kFalse},
-    {"prompt_logprobs", Neutral::kNone},
-    {"add_generation_prompt", Neutral::kTrue},
-    {"continue_final_message", Neutral::kFalse},
-    {"skip_special_tokens", Neutral::kTrue},
-};
+constexpr UnsupportedField kSamplerFields[] = {
+    {"use_beam_search", Neutral::kFalse},   {"typical_p", Neutral::kOne},
+    {"xtc_probability", Neutral::kZero},    {"mirostat", Neutral::kZero},
+    {"dry_multiplier", Neutral::kZero},     {"length_penalty", Neutral::kOne},
+    {"prompt_logprobs", Neutral::kNone},    {"cache_salt", Neutral::kNone},
+    {"skip_special_tokens", Neutral::kTrue}};
+constexpr UnsupportedField kChatFields[] = {{"audio", Neutral::kNone},
+                                            {"best_of", Neutral::kOne},
+                                            {"web_search_options", Neutral::kNone},
+                                            {"thinking_budget", Neutral::kNone},
+                                            {"thinking_token_budget", Neutral::kNone},
+                                            {"echo", Neutral::kFalse}};
+constexpr UnsupportedField kCompletionFields[] = {{"prompt_embeds", Neutral::kNone},
+                                                  {"suffix", Neutral::kEmpty}};
 
 bool is_neutral(const bj::value& value, Neutral neutral) {
   switch (neutral) {
@@ -47,6 +35,9 @@ bool is_neutral(const bj::value& value, Neutral neutral) {
       return value.is_number() && value.to_number<double>() == 0;
     case Neutral::kOne:
       return value.is_number() && value.to_number<double>() == 1;
+    case Neutral::kEmpty:
+      return (value.is_string() && value.get_string().empty()) ||
+             (value.is_array() && value.get_array().empty());
   }
   return false;
 }
@@ -65,14 +56,25 @@ Status check_modalities(const bj::value& body) {
 
 }  // namespace
 
-Status refuse_unsupported(const bj::value& body) {
-  for (const Row& row : kRows) {
+Status refuse_unless_neutral(const bj::value& body, std::span<const UnsupportedField> fields) {
+  for (const UnsupportedField& row : fields) {
     const bj::value* value = json::find(body, row.field);
     if (value == nullptr || is_neutral(*value, row.neutral)) continue;
     const std::string field(row.field);
     return unsupported(field, "'" + field + "' is not supported with this value");
   }
+  return ok_status();
+}
+
+Status refuse_unsupported(const bj::value& body) {
+  FLOTILLA_TRY_STATUS(refuse_unless_neutral(body, kChatFields));
+  FLOTILLA_TRY_STATUS(refuse_unless_neutral(body, kSamplerFields));
   return check_modalities(body);
+}
+
+Status refuse_unsupported_of_completion(const bj::value& body) {
+  FLOTILLA_TRY_STATUS(refuse_unless_neutral(body, kSamplerFields));
+  return refuse_unless_neutral(body, kCompletionFields);
 }
 
 }  // namespace flotilla::api

@@ -230,12 +230,12 @@ Result<std::shared_ptr<const PreparedJob>> ScriptedEngine::prepare(ChatJob job) 
   prepared->prompt_digest = digest_of_ids(prepared->prompt_ids);
   prepared->job = std::move(job);
   const auto tokens = static_cast<std::int64_t>(prepared->prompt_ids.size());
-  if (tokens >= impl_->info.context_length) {
+  if (tokens >= impl_->info.context_length && !prepared->job.count_only) {
     return Error{ErrorCode::kContextLength,
                  "prompt of " + std::to_string(tokens) + " tokens exceeds the context of " +
                      std::to_string(impl_->info.context_length) +
                      " (one token must be left for the answer)",
-                 "messages"};
+                 prepared->job.is_completion ? "prompt" : "messages"};
   }
   const ScriptRule* rule = impl_->find_rule(*prepared, false);
   if (rule != nullptr && rule->refuse) {

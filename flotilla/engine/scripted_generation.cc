@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "flotilla/base/text.h"
+#include "flotilla/chat/plain_parser.h"
 #include "flotilla/engine/scripted_prompt.h"
 #include "flotilla/log/log.h"
 
@@ -79,7 +80,9 @@ ScriptedGeneration::ScriptedGeneration(RequestId id, std::shared_ptr<const Prepa
       max_tokens_(limit_of(*job_, script)),
       decoder_(new Decoder),
       pipeline_(job_->job, static_cast<std::int64_t>(job_->prompt_ids.size()),
-                chat::make_output_parser(script.syntax, rule.prompt_suffix),
+                job_->job.is_completion
+                    ? chat::make_plain_parser()
+                    : chat::make_output_parser(script.syntax, rule.prompt_suffix),
                 std::unique_ptr<TokenDecoder>(decoder_)) {}
 
 void ScriptedGeneration::start(Instant now) {

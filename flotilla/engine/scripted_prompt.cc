@@ -1,6 +1,7 @@
 #include "flotilla/engine/scripted_prompt.h"
 
 #include <boost/json.hpp>
+#include <optional>
 
 #include "flotilla/engine/script.h"
 #include "flotilla/json/json.h"
@@ -48,10 +49,21 @@ void append_words(std::string_view text, std::vector<TokenId>& ids) {
   }
 }
 
+// The text of a prompt that is no conversation; nullopt for one that is.
+std::optional<std::string> bare_prompt(const ChatJob& job) {
+  if (!job.prompt_ids.empty()) {
+    std::string text;
+    for (const TokenId id : job.prompt_ids) text += (text.empty() ? "" : " ") + std::to_string(id);
+    return text;
+  }
+  if (job.is_completion || !job.raw_prompt.empty()) return job.raw_prompt;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string scripted_prompt_text(const ChatJob& job) {
-  if (!job.raw_prompt.empty()) return job.raw_prompt;
+  if (const auto bare = bare_prompt(job)) return *bare;
   std::string text;
   if (!job.messages.is_array()) return text;
   for (const bj::value& message : job.messages.get_array()) {
@@ -61,9 +73,10 @@ std::string scripted_prompt_text(const ChatJob& job) {
 }
 
 std::vector<TokenId> scripted_prompt_ids(const ChatJob& job) {
+  if (!job.prompt_ids.empty()) return job.prompt_ids;
   std::vector<TokenId> ids;
-  if (!job.raw_prompt.empty()) {
-    append_words(job.raw_prompt, ids);
+  if (const auto bare = bare_prompt(job)) {
+    append_words(*bare, ids);
     return ids;
   }
   if (!job.messages.is_array()) return ids;
@@ -75,7 +88,7 @@ std::vector<TokenId> scripted_prompt_ids(const ChatJob& job) {
 }
 
 std::string last_user_text(const ChatJob& job) {
-  if (!job.raw_prompt.empty()) return job.raw_prompt;
+  if (const auto bare = bare_prompt(job)) return *bare;
   if (!job.messages.is_array()) return {};
   const bj::array& messages = job.messages.get_array();
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {

@@ -6,6 +6,7 @@
 
 #include "flotilla/base/file.h"
 #include "flotilla/chat/gemma4_parser.h"
+#include "flotilla/chat/plain_parser.h"
 #include "flotilla/engine/digest.h"
 #include "flotilla/grammar/output_constraint.h"
 #include "flotilla/json/json.h"
@@ -92,12 +93,12 @@ class VocabularyDecoder final : public TokenDecoder {
   tokenizer::Detokenizer detokenizer_;
 };
 
-Error context_error(std::string tokens, std::int64_t context_length) {
+Error context_error(std::string tokens, std::int64_t context_length, std::string field) {
   return Error{ErrorCode::kContextLength,
                "the prompt has " + std::move(tokens) +
                    " tokens; with room for one answer token that exceeds the context of " +
                    std::to_string(context_length),
-               "messages"};
+               std::move(field)};
 }
 
 }  // namespace
@@ -143,15 +144,20 @@ std::string TextAssets::test_render() const {
   job.messages = bj::array{bj::object{{"role", "user"}, {"content", "Hello"}}};
   auto text = render(job);
   if (!text.ok()) return text.error().message;
-  auto ids = encode(*text, 0);
+  auto ids = encode(*text, false, 0);
   if (!ids.ok()) return ids.error().message;
   return ids->empty() ? "the template renders nothing" : "";
 }
 
 Result<SpanText> TextAssets::render(const ChatJob& job) const {
-  if (!job.raw_prompt.empty()) return SpanText{{.text = job.raw_prompt, .trusted = true}};
+  if (job.is_completion || !job.raw_prompt.empty())
+    return SpanText{{.text = job.raw_prompt, .trusted = true}};
+  return job.continue_final_message ? render_unfinished(job) : render_messages(job, job.messages);
+}
+
+Result<SpanText> TextAssets::render_messages(const ChatJob& job, const bj::value& messages) const {
   chat::RenderInput input;
-  input.messages = &job.messages;
+  input.messages = &messages;
   input.tools = job.tools.is_array() && !job.tools.get_array().empty() ? &job.tools : nullptr;
   input.variables = &job.template_variables;
   input.add_generation_prompt = job.add_generation_prompt;
@@ -161,14 +167,62 @@ Result<SpanText> TextAssets::render(const ChatJob& job) const {
   return template_->render(input);
 }
 
-Result<std::vector<TokenId>> TextAssets::encode(const SpanText& text,
+// Only the template knows what follows the text of a message; a mark at the text's end shows where
+// that begins.
+Result<SpanText> TextAssets::render_unfinished(const ChatJob& job) const {
+  constexpr std::string_view kMark =
+      "\xEF\xA3\xBF"
+      "continues here"
+      "\xEF\xA3\xBF";
+  const Error refusal{
+      ErrorCode::kInvalidArgument,
+      "the chat template of this model cannot end with the text of the last message", "messages"};
+  bj::value messages = job.messages;
+  bj::array* list = messages.if_array();
+  bj::object* last = list == nullptr || list->empty() ? nullptr : list->back().if_object();
+  bj::value* content = last == nullptr ? nullptr : last->if_contains("content");
+  if (content != nullptr && content->is_array() && !content->get_array().empty()) {
+    bj::object* part = content->get_array().back().if_object();
+    content = part == nullptr ? nullptr : part->if_contains("text");
+  }
+  if (content == nullptr || !content->is_string()) return refusal;
+  content->get_string().append(kMark);
+  FLOTILLA_TRY(SpanText text, render_messages(job, messages));
+  while (!text.empty()) {
+    const std::size_t at = text.back().text.rfind(kMark);
+    if (at != std::string::npos) {
+      text.back().text.resize(at);
+      return text;
+    }
+    text.pop_back();
+  }
+  return refusal;
+}
+
+Result<std::vector<TokenId>> TextAssets::encode(const SpanText& text, bool is_completion,
                                                 std::size_t max_tokens) const {
-  FLOTILLA_TRY(auto ids, tokenizer_->encode(text, {.add_special_tokens = add_special_tokens_,
-                                                   .max_tokens = max_tokens}));
+  // A template writes what begins a text; whoever gives a bare prompt leaves that to the tokenizer.
+  FLOTILLA_TRY(auto ids,
+               tokenizer_->encode(text, {.add_special_tokens = add_special_tokens_ || is_completion,
+                                         .max_tokens = max_tokens}));
   if (leading_bos_ && (ids.empty() || ids.front() != *leading_bos_)) {
     ids.insert(ids.begin(), *leading_bos_);
   }
   return ids;
+}
+
+Result<std::vector<TokenId>> TextAssets::prompt_ids(const ChatJob& job, const SpanText& text,
+                                                    std::size_t max_tokens) const {
+  if (job.prompt_ids.empty()) return encode(text, job.is_completion, max_tokens);
+  const auto size = static_cast<TokenId>(vocab_size());
+  for (const TokenId id : job.prompt_ids) {
+    if (id >= 0 && id < size) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 "'prompt' has the token " + std::to_string(id) + "; the vocabulary has " +
+                     std::to_string(size),
+                 "prompt"};
+  }
+  return job.prompt_ids;
 }
 
 Result<std::shared_ptr<const PreparedJob>> TextAssets::prepare(ChatJob job,
@@ -176,15 +230,16 @@ Result<std::shared_ptr<const PreparedJob>> TextAssets::prepare(ChatJob job,
   FLOTILLA_TRY(const SpanText text, render(job));
   // Far beyond the context the exact count is not worth the work.
   const std::size_t limit = static_cast<std::size_t>(context_length) * 4 + 65536;
-  auto ids = encode(text, limit);
+  const std::string field = job.is_completion ? "prompt" : "messages";
+  auto ids = prompt_ids(job, text, limit);
   if (!ids.ok()) {
     if (ids.error().code != ErrorCode::kContextLength) return std::move(ids).error();
-    return context_error("more than " + std::to_string(limit), context_length);
+    return context_error("more than " + std::to_string(limit), context_length, field);
   }
-  if (static_cast<std::int64_t>(ids->size()) >= context_length) {
-    return context_error(std::to_string(ids->size()), context_length);
+  if (static_cast<std::int64_t>(ids->size()) >= context_length && !job.count_only) {
+    return context_error(std::to_string(ids->size()), context_length, field);
   }
-  if (ids->empty()) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", "messages"};
+  if (ids->empty()) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", field};
 
   auto prepared = std::make_shared<PreparedJob>();
   for (const TextSpan& span : text) {
@@ -245,8 +300,10 @@ Result<std::shared_ptr<const grammar::ConstraintPlan>> TextAssets::plan_constrai
 }
 
 std::unique_ptr<OutputPipeline> TextAssets::make_output(const PreparedJob& job) const {
+  auto parser = job.job.is_completion ? chat::make_plain_parser()
+                                      : chat::make_output_parser(syntax_, job.prompt_tail);
   return std::make_unique<OutputPipeline>(job.job, static_cast<std::int64_t>(job.prompt_ids.size()),
-                                          chat::make_output_parser(syntax_, job.prompt_tail),
+                                          std::move(parser),
                                           std::make_unique<VocabularyDecoder>(tokenizer_));
 }
 

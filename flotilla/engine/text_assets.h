@@ -47,7 +47,12 @@ class TextAssets final : public OutputFactory {
  private:
   TextAssets() = default;
   Result<SpanText> render(const ChatJob& job) const;
-  Result<std::vector<TokenId>> encode(const SpanText& text, std::size_t max_tokens) const;
+  Result<SpanText> render_messages(const ChatJob& job, const boost::json::value& messages) const;
+  Result<SpanText> render_unfinished(const ChatJob& job) const;
+  Result<std::vector<TokenId>> encode(const SpanText& text, bool is_completion,
+                                      std::size_t max_tokens) const;
+  Result<std::vector<TokenId>> prompt_ids(const ChatJob& job, const SpanText& text,
+                                          std::size_t max_tokens) const;
   std::string test_render() const;
   Result<std::shared_ptr<const grammar::ConstraintPlan>> plan_constraint(
       const ChatJob& job, std::string_view prompt_tail) const;

@@ -35,10 +35,16 @@ struct ChatJob {
   boost::json::value messages;  // array in OpenAI's form; arguments of tool calls are objects
   boost::json::value tools;     // array or null
   boost::json::object template_variables;  // enable_thinking and chat_template_kwargs
-  std::string
-      raw_prompt;  // used instead of messages when not empty; trusted (the local terminal only)
+  // Used instead of messages when not empty: a text in which control tokens count, or ids as they
+  // are.
+  std::string raw_prompt;
+  std::vector<TokenId> prompt_ids;
+  // A text completion: the prompt is one of the two above, however empty, and all output is
+  // content.
+  bool is_completion = false;
   bool add_generation_prompt = true;
-  std::int64_t render_time = 0;  // unix seconds
+  bool continue_final_message = false;  // the prompt ends with the text of the last message
+  std::int64_t render_time = 0;         // unix seconds
   sampling::SamplingParams sampling;
   std::int64_t max_tokens = 0;  // 0: up to the context's end
   std::int64_t min_tokens = 0;
@@ -49,6 +55,7 @@ struct ChatJob {
   int top_logprobs = -1;  // -1: no logprobs; 0: chosen token only; up to 20
   bool wants_token_ids = false;
   grammar::Constraint constraint;  // of the answer, from where the thinking ends
+  bool count_only = false;         // for prepare() alone: whoever runs jobs does not submit it
   std::string tenant;              // isolates caches
   // The request is given up when its first token has not come so long after submission; 0: the
   // engine's own limit.

@@ -102,6 +102,13 @@ Result<engine::ChatJob> to_chat_job(const api::ChatRequest& request, const engin
                                     int choice, const std::string& tenant) {
   engine::ChatJob job;
   job.messages = request.messages;
+  job.is_completion = request.is_completion;
+  job.raw_prompt = request.prompt;
+  for (const TokenId id : request.prompt_ids) FLOTILLA_TRY_STATUS(check_token(id, info, "prompt"));
+  job.prompt_ids = request.prompt_ids;
+  job.add_generation_prompt = request.add_generation_prompt;
+  job.continue_final_message = request.continue_final_message;
+  job.count_only = request.count_only;
   job.tools = request.tools;
   job.template_variables = request.template_variables;
   job.render_time = request.render_time;
@@ -180,6 +187,7 @@ serving::ChatFinish to_chat_finish(const engine::Finish& finish, bool any_calls)
     out.error = Error{ErrorCode::kInternal, "the engine gave no reason"};
   out.usage = {finish.usage.prompt_tokens, finish.usage.completion_tokens,
                finish.usage.cached_tokens, finish.usage.reasoning_tokens};
+  out.matched_stop = finish.matched_stop;
   return out;
 }
 
@@ -197,6 +205,13 @@ serving::ChatEvent to_chat_event(engine::TokenEvent event, int choice, const Cal
     out.logprobs.push_back(convert_logprob<serving::ChatLogprob>(item));
   }
   if (event.finish) out.finish = to_chat_finish(*event.finish, any_calls);
+  return out;
+}
+
+engine::Finish counted(const engine::PreparedJob& prepared) {
+  engine::Finish out;
+  out.reason = engine::FinishReason::kLength;
+  out.usage.prompt_tokens = static_cast<std::int64_t>(prepared.prompt_ids.size());
   return out;
 }
 

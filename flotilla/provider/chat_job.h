@@ -37,6 +37,9 @@ serving::ChatEvent to_chat_event(engine::TokenEvent event, int choice, const Cal
                                  bool any_calls);
 serving::ChatFinish to_chat_finish(const engine::Finish& finish, bool any_calls);
 
+// The end of a job that only counts.
+engine::Finish counted(const engine::PreparedJob& prepared);
+
 protocol::WireUsage to_wire(const engine::Usage& usage);
 // The parts of `event` that are not its finish.
 protocol::Tokens to_tokens(engine::TokenEvent& event, const CallIds& ids);

@@ -154,6 +154,12 @@ void JobRunner::on_start(const AttemptKey& key, protocol::Start start) {
         key, RefuseReason::kPromptMismatch,
         {ErrorCode::kDataLoss, "this node renders another prompt than the one that was begun"});
   }
+  if (job.prepared->job.count_only) {
+    send_(to_wire_finish(counted(*job.prepared), false, 0), key);
+    remember_ended(key);
+    forget(key);
+    return;
+  }
   if (!start.resume_ids.empty()) {
     auto resumed = std::make_shared<engine::PreparedJob>(*job.prepared);
     resumed->job.resume_ids = start.resume_ids;

@@ -123,6 +123,24 @@ TEST_F(JobRunnerTest, LeaseThenStartGivesTokensAndOneFinish) {
   EXPECT_GE(num_load_changes_, 2);
 }
 
+TEST_F(JobRunnerTest, AJobThatOnlyCountsFinishesAtItsStart) {
+  auto prepare = prepare_of("hang");
+  prepare.job.as_object()["count_only"] = true;
+  const AttemptKey key = new_key();
+  on_strand([&](JobRunner& r) { r.on_prepare(key, prepare); });
+  const auto lease = inbox_.take<protocol::Lease>(key.job);
+  ASSERT_TRUE(lease);
+  start(key);
+  const auto finish = inbox_.take<protocol::Finish>(key.job);
+  ASSERT_TRUE(finish);
+  EXPECT_EQ(finish->reason, WireFinishReason::kLength);
+  EXPECT_EQ(finish->num_ids, 0u);
+  EXPECT_EQ(finish->usage.prompt_tokens, static_cast<std::int64_t>(lease->prompt_tokens));
+  EXPECT_EQ(finish->usage.completion_tokens, 0);
+  EXPECT_EQ(inbox_.count<protocol::Tokens>(), 0u);
+  EXPECT_EQ(num_jobs(), 0u);
+}
+
 TEST_F(JobRunnerTest, CallsCarryIdsAndTheFinishSaysToolCalls) {
   const std::string_view tools =
       R"(, "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}])";

@@ -89,6 +89,41 @@ TEST_F(LocalBackendTest, StreamsOneChoiceToItsFinish) {
 }
 
 // B29: choices differ by their index and share the seed.
+TEST_F(LocalBackendTest, EventsKnowThePromptAndTheStopThatMatched) {
+  Reader reader;
+  auto stream = start(ask("hi", R"(, "stop": "lo")"), reader);
+  ASSERT_TRUE(eventually([&] { return reader.num_finished == 1; }));
+  EXPECT_EQ(reader.text(0), "hel");
+  EXPECT_EQ(reader.finish().matched_stop, "lo");
+  std::lock_guard lock(reader.mutex);
+  EXPECT_EQ(reader.events.front().prompt_tokens, reader.events.back().finish->usage.prompt_tokens);
+  EXPECT_GT(reader.events.front().prompt_tokens, 0);
+}
+
+TEST_F(LocalBackendTest, CountsWithoutGenerating) {
+  Reader reader;
+  api::ChatRequest request = ask("endless");
+  request.count_only = true;
+  request.n = 2;
+  auto stream = start(std::move(request), reader);
+  ASSERT_TRUE(eventually([&] { return reader.num_finished == 2; }));
+  EXPECT_GT(reader.finish(1).usage.prompt_tokens, 0);
+  EXPECT_EQ(reader.finish(1).usage.completion_tokens, 0);
+  EXPECT_EQ(num_running(), 0u);
+}
+
+TEST_F(LocalBackendTest, ATextCompletionIsContentWhateverItLooksLike) {
+  Reader reader;
+  api::ChatRequest request = ask("x");
+  request.messages = nullptr;
+  request.is_completion = true;
+  request.prompt = "call";
+  auto stream = start(std::move(request), reader);
+  ASSERT_TRUE(eventually([&] { return reader.num_finished == 1; }));
+  EXPECT_EQ(reader.finish().reason, serving::ChatFinish::Reason::kStop);
+  EXPECT_EQ(reader.text(0), "call:now{}");
+}
+
 TEST_F(LocalBackendTest, FansOutChoicesWithOneSeed) {
   Reader reader;
   auto stream = start(ask("seed", R"(, "n": 3, "seed": 11)"), reader);

@@ -21,6 +21,11 @@ void LocalRun::prepare_and_submit(std::shared_ptr<engine::TextEngine> engine) {
   if (!job.ok()) return fail(job.error());
   auto prepared = engine->prepare(std::move(*job));
   if (!prepared.ok()) return fail(prepared.error());
+  if ((*prepared)->job.count_only) return finish_counted(**prepared);
+  {
+    std::lock_guard lock(mutex_);
+    prompt_tokens_ = static_cast<std::int64_t>((*prepared)->prompt_ids.size());
+  }
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     std::shared_ptr<const engine::PreparedJob> mine = *prepared;
     if (i > 0) {
@@ -57,10 +62,23 @@ bool LocalRun::on_token_event(std::size_t index, engine::TokenEvent event) {
   choice.request = event.request;  // the first event may come before submit() has returned
   choice.any_calls = choice.any_calls || has_calls(event);
   choice.finished = event.finish.has_value();
-  const bool room = on_event_(
-      to_chat_event(std::move(event), static_cast<int>(index), choice.call_ids, choice.any_calls));
+  serving::ChatEvent out =
+      to_chat_event(std::move(event), static_cast<int>(index), choice.call_ids, choice.any_calls);
+  out.prompt_tokens = prompt_tokens_;
+  const bool room = on_event_(std::move(out));
   choice.paused = !room && !choice.finished;
   return room || choice.finished;
+}
+
+void LocalRun::finish_counted(const engine::PreparedJob& prepared) {
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    if (!on_event_ || std::exchange(choices_[i].finished, true)) continue;
+    serving::ChatEvent event;
+    event.choice = static_cast<int>(i);
+    event.finish = to_chat_finish(counted(prepared), false);
+    on_event_(std::move(event));
+  }
 }
 
 void LocalRun::fail_locked(std::size_t index, const Error& error) {

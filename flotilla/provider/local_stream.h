@@ -38,6 +38,7 @@ class LocalRun : public std::enable_shared_from_this<LocalRun> {
   };
 
   bool on_token_event(std::size_t index, engine::TokenEvent event);
+  void finish_counted(const engine::PreparedJob& prepared);
   void fail_locked(std::size_t index, const Error& error);
 
   api::ChatRequest request_;
@@ -48,6 +49,7 @@ class LocalRun : public std::enable_shared_from_this<LocalRun> {
   OnEvent on_event_;                            // guarded by mutex_; empty once cancelled
   std::vector<Choice> choices_;                 // guarded by mutex_
   std::shared_ptr<engine::TextEngine> engine_;  // guarded by mutex_
+  std::int64_t prompt_tokens_ = 0;              // guarded by mutex_
 };
 
 class LocalStream final : public serving::ChatStream {

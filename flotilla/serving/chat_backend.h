@@ -39,6 +39,7 @@ struct ChatFinish {
   Reason reason = Reason::kStop;
   std::optional<Error> error;
   ChatUsage usage;
+  std::string matched_stop = {};  // the stop string that ended it, if one did
 };
 
 struct ChatEvent {
@@ -47,6 +48,7 @@ struct ChatEvent {
   std::vector<ChatDelta> deltas;
   std::vector<ChatLogprob> logprobs;
   std::optional<ChatFinish> finish;  // of this choice; exactly one per choice, last
+  std::int64_t prompt_tokens = 0;    // 0 where it is not known before the finish
 };
 
 // Who asks.

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
-#include "flotilla/api/errors.h"
 #include "flotilla/api/limits.h"
 #include "flotilla/base/check.h"
 #include "flotilla/json/json.h"
 #include "flotilla/log/log.h"
-#include "flotilla/serving/ids.h"
-#include "flotilla/serving/replies.h"
 
 #include <boost/json/value.hpp>
 
@@ -21,13 +18,10 @@ constexpr unsigned kClientClosed = 499;  // in the log only; nobody is there to 
 
 }  // namespace
 
-ChatSession::ChatSession(const Context& context, std::shared_ptr<net::HttpExchange> exchange,
-                         std::unique_ptr<Lane> lane, Caller caller, net::Headers base_headers)
+ChatSession::ChatSession(const Context& context, Request request, std::unique_ptr<Lane> lane)
     : context_(context),
-      exchange_(std::move(exchange)),
+      request_(std::move(request)),
       lane_(std::move(lane)),
-      caller_(std::move(caller)),
-      base_headers_(std::move(base_headers)),
       started_(context.clock.now()),
       last_write_(started_) {}
 
@@ -42,7 +36,7 @@ void ChatSession::start() {
   }
   // Weak: the exchange lives in the session.
   const std::weak_ptr<ChatSession> weak = weak_from_this();
-  exchange_->set_callbacks(
+  request_.exchange->set_callbacks(
       [weak] {
         if (auto self = weak.lock()) self->lane_->post([self] { self->client_left(); });
       },
@@ -62,34 +56,36 @@ void ChatSession::begin() {
 }
 
 Status ChatSession::begin_work() {
-  const std::string& text = exchange_->request().body;
+  const std::string& text = request_.exchange->request().body;
   FLOTILLA_TRY(const boost::json::value body,
                json::parse(text, {.max_bytes = context_.options.max_body_bytes,
                                   .max_depth = api::kMaxBodyDepth,
                                   .max_values = api::kMaxBodyValues}));
-  FLOTILLA_TRY(api::ChatRequest request, api::parse_chat_request(body));
-
-  streaming_ = request.stream;
-  choices_.resize(static_cast<std::size_t>(request.n));
-  api::ResponseHead head{.id = random_id("chatcmpl-"),
-                         .model = request.model,
-                         .created = context_.clock.unix_seconds(),
-                         .logprobs = request.logprobs,
-                         .return_token_ids = request.return_token_ids,
-                         .include_usage = request.include_usage};
-  if (streaming_) {
-    renderer_.emplace(std::move(head), request.n, request.parallel_tool_calls);
-    if (context_.options.keepalive_after.count() > 0) arm_timer(context_.options.keepalive_after);
-  } else {
-    collector_.emplace(std::move(head), request.n, request.parallel_tool_calls);
-  }
-  stream_ = context_.backend.start(std::move(request), caller_,
-                                   [weak = weak_from_this()](ChatEvent event) {
-                                     auto self = weak.lock();
-                                     return self ? self->on_event(std::move(event)) : true;
-                                   });
-  FLOTILLA_CHECK(stream_ != nullptr, "ChatBackend::start returned no stream");
+  FLOTILLA_TRY(ApiCall call, parse_api_call(request_.api, body, context_.clock.unix_seconds(),
+                                            request_.caller.request_id));
+  streaming_ = call.stream;
+  answer_ = std::move(call.answer);
+  choices_per_job_ = static_cast<std::size_t>(call.jobs.front().n);
+  choices_.resize(call.jobs.size() * choices_per_job_);
+  if (streaming_ && context_.options.keepalive_after.count() > 0)
+    arm_timer(context_.options.keepalive_after);
+  start_jobs(std::move(call.jobs));
   return ok_status();
+}
+
+void ChatSession::start_jobs(std::vector<api::ChatRequest> jobs) {
+  int first_choice = 0;
+  for (api::ChatRequest& job : jobs) {
+    streams_.push_back(context_.backend.start(
+        std::move(job), request_.caller, [weak = weak_from_this(), first_choice](ChatEvent event) {
+          auto self = weak.lock();
+          if (!self) return true;
+          event.choice += first_choice;
+          return self->on_event(std::move(event));
+        }));
+    FLOTILLA_CHECK(streams_.back() != nullptr, "ChatBackend::start returned no stream");
+    first_choice += static_cast<int>(choices_per_job_);
+  }
 }
 
 bool ChatSession::on_event(ChatEvent event) {
@@ -151,7 +147,7 @@ void ChatSession::handle(ChatEvent& event, std::string& frames) {
       return;
     }
   }
-  const Status status = streaming_ ? renderer_->append(event, frames) : collector_->add(event);
+  const Status status = answer_->add(event, frames);
   if (!status.ok()) {
     fail_after_frames(status.error());
     return;
@@ -169,7 +165,8 @@ void ChatSession::after_writing() {
     resume = paused_ && !reader_full_;
     if (resume) paused_ = false;
   }
-  if (resume && stream_ != nullptr) stream_->resume();
+  if (!resume) return;
+  for (const auto& stream : streams_) stream->resume();
 }
 
 void ChatSession::on_drained() {
@@ -204,7 +201,7 @@ void ChatSession::on_timer() {
     reader_full = reader_full_;
   }
   if (!reader_full) {
-    write(std::string(api::kKeepAliveFrame));
+    write(std::string(answer_->keep_alive_frame()));
     if (done_) return;
   }
   if (interval.count() > 0) arm_timer(interval);
@@ -212,11 +209,11 @@ void ChatSession::on_timer() {
 
 void ChatSession::commit() {
   if (std::exchange(committed_, true)) return;
-  net::HttpResponse head{.status = 200, .headers = base_headers_, .body = {}};
+  net::HttpResponse head{.status = 200, .headers = request_.base_headers, .body = {}};
   head.headers.add("Content-Type", "text/event-stream; charset=utf-8");
   head.headers.add("Cache-Control", "no-cache");
   head.headers.add("X-Accel-Buffering", "no");
-  exchange_->begin_stream(std::move(head));
+  request_.exchange->begin_stream(std::move(head));
   if (context_.options.keepalive_interval.count() > 0)
     arm_timer(context_.options.keepalive_interval);
 }
@@ -224,41 +221,45 @@ void ChatSession::commit() {
 void ChatSession::write(std::string frames) {
   commit();
   last_write_ = context_.clock.now();
-  const bool room = exchange_->write(std::move(frames));
+  const bool room = request_.exchange->write(std::move(frames));
   std::lock_guard lock(mutex_);
   reader_full_ = !room;  // on_drained() comes by way of the lane, so never before this
 }
 
 void ChatSession::complete(std::string& frames) {
+  answer_->end(total_usage(), frames);
   if (streaming_) {
-    renderer_->append_end(total_usage(), frames);
     write(std::move(frames));
-    exchange_->end();
+    request_.exchange->end();
   } else {
-    net::HttpResponse response = json_reply(200, collector_->render(total_usage()));
-    response.headers.entries.insert(response.headers.entries.end(), base_headers_.entries.begin(),
-                                    base_headers_.entries.end());
-    exchange_->send(std::move(response));
+    send(json_reply(200, std::move(frames)));
   }
   close(200, "ok");
+}
+
+void ChatSession::send(net::HttpResponse response) {
+  const auto& base = request_.base_headers.entries;
+  response.headers.entries.insert(response.headers.entries.end(), base.begin(), base.end());
+  request_.exchange->send(std::move(response));
 }
 
 void ChatSession::fail(const Error& error) {
   if (done_) return;
   if (error.code == ErrorCode::kInternal) {
-    log::error("request_failed", {{"request", caller_.request_id}, {"reason", error.message}});
+    log::error("request_failed",
+               {{"request", request_.caller.request_id}, {"reason", error.message}});
   }
   if (committed_) {
-    write(api::error_frame(error));
-    exchange_->end();
+    std::string frames;
+    answer_->append_error(error, frames);
+    write(std::move(frames));
+    request_.exchange->end();
     close(200, to_string(error.code));
     return;
   }
-  net::HttpResponse response = error_reply(error);
+  net::HttpResponse response = error_reply(error, {request_.dialect, request_.caller.request_id});
   const unsigned status = response.status;
-  response.headers.entries.insert(response.headers.entries.end(), base_headers_.entries.begin(),
-                                  base_headers_.entries.end());
-  exchange_->send(std::move(response));
+  send(std::move(response));
   close(status, to_string(error.code));
 }
 
@@ -269,15 +270,15 @@ void ChatSession::client_left() {
 void ChatSession::close(unsigned status, std::string_view outcome) {
   done_ = true;
   lane_->cancel_timer();
-  if (stream_ != nullptr) {
-    if (num_finished_ < choices_.size()) stream_->cancel();
-    stream_.reset();
+  if (num_finished_ < choices_.size()) {
+    for (const auto& stream : streams_) stream->cancel();
   }
+  streams_.clear();
   const api::Usage usage = total_usage();
   const auto elapsed =
       std::chrono::duration_cast<std::chrono::milliseconds>(context_.clock.now() - started_);
-  log::info("request", {{"request", caller_.request_id},
-                        {"route", "chat_completions"},
+  log::info("request", {{"request", request_.caller.request_id},
+                        {"route", route_name(request_.api)},
                         {"status", status},
                         {"outcome", outcome},
                         {"stream", streaming_},
@@ -289,14 +290,18 @@ void ChatSession::close(unsigned status, std::string_view outcome) {
 
 api::Usage ChatSession::total_usage() const {
   api::Usage total;
-  for (const Choice& choice : choices_) {
-    // All choices share one prompt.
-    total.prompt_tokens = std::max(total.prompt_tokens, choice.usage.prompt_tokens);
-    total.completion_tokens += choice.usage.completion_tokens;
-    total.reasoning_tokens += choice.usage.reasoning_tokens;
+  for (std::size_t first = 0; first < choices_.size(); first += choices_per_job_) {
+    std::int64_t prompt = 0;
+    for (std::size_t i = first; i < first + choices_per_job_; ++i) {
+      const api::Usage& usage = choices_[i].usage;
+      prompt = std::max(prompt, usage.prompt_tokens);  // all choices of a job share one prompt
+      total.completion_tokens += usage.completion_tokens;
+      total.reasoning_tokens += usage.reasoning_tokens;
+    }
+    total.prompt_tokens += prompt;
+    // What the first choice found in a cache; the others find the first one's prompt there.
+    total.cached_tokens += choices_[first].usage.cached_tokens;
   }
-  // What the first choice found in a cache; the others find the first one's prompt there.
-  if (!choices_.empty()) total.cached_tokens = choices_[0].usage.cached_tokens;
   return total;
 }
 

@@ -1,4 +1,4 @@
-// One chat completion from its parsed body to the last byte.
+// One request of any API from its body to the last byte.
 //
 // Everything runs on the session's lane, except on_event() (any thread) and the callbacks of the
 // exchange (the connection's strand), which only hand over. Nothing is written before the first
@@ -15,11 +15,11 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/net/http.h"
-#include "flotilla/serving/answer_collector.h"
+#include "flotilla/serving/api_call.h"
 #include "flotilla/serving/chat_backend.h"
 #include "flotilla/serving/lane.h"
+#include "flotilla/serving/replies.h"
 #include "flotilla/serving/session_set.h"
-#include "flotilla/serving/stream_renderer.h"
 
 namespace flotilla::serving {
 
@@ -39,9 +39,16 @@ class ChatSession : public std::enable_shared_from_this<ChatSession> {
     SessionSet& sessions;
   };
 
-  // `base_headers` go on every answer (request id, CORS).
-  ChatSession(const Context& context, std::shared_ptr<net::HttpExchange> exchange,
-              std::unique_ptr<Lane> lane, Caller caller, net::Headers base_headers);
+  // What this request is, as far as the surface knows it without its body.
+  struct Request {
+    ApiKind api = ApiKind::kChat;
+    Dialect dialect = Dialect::kOpenAi;
+    std::shared_ptr<net::HttpExchange> exchange;
+    Caller caller;
+    net::Headers base_headers;  // go on every answer (request id, CORS)
+  };
+
+  ChatSession(const Context& context, Request request, std::unique_ptr<Lane> lane);
   ~ChatSession();
 
   // Once, on the connection's strand.
@@ -58,6 +65,7 @@ class ChatSession : public std::enable_shared_from_this<ChatSession> {
   void begin();
   Status begin_work();
   bool on_event(ChatEvent event);
+  void start_jobs(std::vector<api::ChatRequest> jobs);
   void drain();
   void handle(ChatEvent& event, std::string& frames);
   void after_writing();
@@ -70,21 +78,20 @@ class ChatSession : public std::enable_shared_from_this<ChatSession> {
   void complete(std::string& frames);
   void fail(const Error& error);
   void client_left();
+  void send(net::HttpResponse response);
   void close(unsigned status, std::string_view outcome);
   api::Usage total_usage() const;
 
   const Context context_;
-  const std::shared_ptr<net::HttpExchange> exchange_;
+  const Request request_;
   const std::unique_ptr<Lane> lane_;
-  const Caller caller_;
-  const net::Headers base_headers_;
   const Clock::Instant started_;
 
   // On the lane only.
-  std::unique_ptr<ChatStream> stream_;
-  std::optional<StreamRenderer> renderer_;
-  std::optional<AnswerCollector> collector_;
+  std::vector<std::unique_ptr<ChatStream>> streams_;  // one per prompt
+  std::unique_ptr<Answer> answer_;
   std::vector<Choice> choices_;
+  std::size_t choices_per_job_ = 1;
   std::size_t num_finished_ = 0;
   std::int64_t num_tokens_seen_ = 0;
   bool streaming_ = false;

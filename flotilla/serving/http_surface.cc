@@ -4,6 +4,7 @@
 
 #include "flotilla/api/json_text.h"
 #include "flotilla/api/model_list.h"
+#include "flotilla/api/openapi.h"
 #include "flotilla/log/log.h"
 #include "flotilla/serving/access.h"
 #include "flotilla/serving/ids.h"
@@ -12,7 +13,7 @@
 namespace flotilla::serving {
 namespace {
 
-enum class Target { kChat, kModels, kModel, kHealth, kReady, kMetrics };
+enum class Target { kApi, kModels, kModel, kHealth, kReady, kMetrics, kDescription };
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::chrono::milliseconds kStopPatience{5'000};
@@ -25,31 +26,57 @@ struct HttpSurface::Route {
   std::string_view name;    // in the log: never the path itself, which is the client's text
   std::string_view method;  // besides OPTIONS
   bool needs_key;
+  ApiKind api = ApiKind::kChat;  // with kApi
 
-  static const Route* find(std::string_view path) {
-    static constexpr Route kRoutes[] = {
-        {"/v1/chat/completions", Target::kChat, "chat_completions", "POST", true},
-        {"/v1/models", Target::kModels, "models", "GET", true},
-        {"/healthz", Target::kHealth, "healthz", "GET", false},
-        {"/health", Target::kHealth, "healthz", "GET", false},
-        {"/readyz", Target::kReady, "readyz", "GET", false},
-        {"/metrics", Target::kMetrics, "metrics", "GET", false},
-    };
-    static constexpr Route kModelRoute = {kModelPrefix, Target::kModel, "model", "GET", true};
-    for (const Route& route : kRoutes) {
-      if (route.path == path) return &route;
-    }
-    // Model ids contain slashes: everything after the prefix is the id.
-    return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kModelRoute
-                                                                               : nullptr;
+  static const Route kAll[];
+  static const Route* find(std::string_view path);
+  Dialect dialect() const {
+    const bool is_anthropic = api == ApiKind::kMessages || api == ApiKind::kCountTokens;
+    return is_anthropic ? Dialect::kAnthropic : Dialect::kOpenAi;
   }
 };
+
+const HttpSurface::Route HttpSurface::Route::kAll[] = {
+    {"/v1/chat/completions", Target::kApi, "chat_completions", "POST", true, ApiKind::kChat},
+    {"/v1/completions", Target::kApi, "completions", "POST", true, ApiKind::kCompletions},
+    {"/v1/responses", Target::kApi, "responses", "POST", true, ApiKind::kResponses},
+    {"/v1/messages", Target::kApi, "messages", "POST", true, ApiKind::kMessages},
+    {"/v1/messages/count_tokens", Target::kApi, "count_tokens", "POST", true,
+     ApiKind::kCountTokens},
+    {"/v1/models", Target::kModels, "models", "GET", true},
+    {"/v1/models/{id}", Target::kModel, "model", "GET", true},
+    {"/healthz", Target::kHealth, "healthz", "GET", false},
+    {"/health", Target::kHealth, "healthz", "GET", false},
+    {"/readyz", Target::kReady, "readyz", "GET", false},
+    {"/metrics", Target::kMetrics, "metrics", "GET", false},
+    {"/openapi.json", Target::kDescription, "openapi", "GET", false},
+};
+
+const HttpSurface::Route* HttpSurface::Route::find(std::string_view path) {
+  // Model ids contain slashes: everything after the prefix is the id.
+  const bool is_model = path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size();
+  for (const Route& route : kAll) {
+    if (is_model ? route.target == Target::kModel
+                 : route.target != Target::kModel && route.path == path)
+      return &route;
+  }
+  return nullptr;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> HttpSurface::routes() {
+  std::vector<std::pair<std::string_view, std::string_view>> out;
+  for (const Route& route : Route::kAll) out.emplace_back(route.method, route.path);
+  return out;
+}
 
 struct HttpSurface::Exchange {
   std::shared_ptr<net::HttpExchange> http;
   std::string request_id;
   net::Headers headers;  // for every answer
   Clock::Instant started;
+  Dialect dialect = Dialect::kOpenAi;
+
+  ReplyStyle style() const { return {dialect, request_id}; }
 };
 
 HttpSurface::HttpSurface(ChatBackend& backend, const Clock& clock, LaneFactory lanes,
@@ -72,36 +99,37 @@ void HttpSurface::stop() {
 
 struct HttpSurface::Admission {
   std::string_view name = "unknown";  // of the route, for the log
-  const Route* route = nullptr;
   Caller caller = {};
   std::optional<net::HttpResponse> refusal = {};
 };
 
-HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request) const {
+HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request,
+                                         const Route* route) const {
   Exchange in{.http = nullptr, .request_id = {}, .headers = {}, .started = clock_.now()};
+  if (route != nullptr) in.dialect = route->dialect();
   const auto wanted_id = request.headers.find("x-request-id");
   in.request_id =
       wanted_id && is_request_id(*wanted_id) ? std::string(*wanted_id) : random_id("req_");
   in.headers.add("x-request-id", in.request_id);
+  if (in.dialect == Dialect::kAnthropic) in.headers.add("request-id", in.request_id);
   cors_.add_headers(request, in.headers);
   return in;
 }
 
-HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request) const {
-  const Route* route = Route::find(request.path);
+HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request, const Route* route,
+                                          const Exchange& in) const {
   if (route == nullptr || (route->target == Target::kMetrics && !options_.metrics)) {
-    return {.refusal = protocol_error_reply(
-                404, "unknown URL; chat completions are at /v1/chat/completions")};
+    return {.refusal = protocol_error_reply(404, "unknown URL; what there is, /openapi.json says")};
   }
-  Admission out{.name = route->name, .route = route};
+  Admission out{.name = route->name};
   if (request.method == "OPTIONS") {
     out.refusal = cors_.preflight(request, std::string(route->method) + ", OPTIONS");
     return out;
   }
   // The server leaves the body of an answer to HEAD out.
   if (request.method != route->method && !(request.method == "HEAD" && route->method == "GET")) {
-    out.refusal =
-        protocol_error_reply(405, "this URL answers " + std::string(route->method) + " only");
+    out.refusal = protocol_refusal(in.style(), 405,
+                                   "this URL answers " + std::string(route->method) + " only");
     out.refusal->headers.add("Allow", std::string(route->method) + ", OPTIONS");
     return out;
   }
@@ -110,17 +138,18 @@ HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request) const
     if (found.ok()) {
       out.caller = std::move(found).value();
     } else {
-      out.refusal = error_reply(found.error());
+      out.refusal = error_reply(found.error(), in.style());
     }
   }
   return out;
 }
 
 std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest& head) const {
-  const Exchange in = begin(head);
-  Admission admission = admit(head);
-  if (!admission.refusal && admission.route->target != Target::kChat) {
-    admission.refusal = protocol_error_reply(400, "this URL takes no request body");
+  const Route* route = Route::find(head.path);
+  const Exchange in = begin(head, route);
+  Admission admission = admit(head, route, in);
+  if (!admission.refusal && route->target != Target::kApi) {
+    admission.refusal = protocol_refusal(in.style(), 400, "this URL takes no request body");
   }
   if (!admission.refusal) return std::nullopt;
   return finish(in, admission.name, std::move(*admission.refusal));
@@ -128,16 +157,16 @@ std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest&
 
 void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
   const net::HttpRequest& request = http->request();
-  Exchange in = begin(request);
+  const Route* route = Route::find(request.path);
+  Exchange in = begin(request, route);
   in.http = std::move(http);
-  Admission admission = admit(request);
+  Admission admission = admit(request, route, in);
   if (admission.refusal) return answer(in, admission.name, std::move(*admission.refusal));
-  const Route* route = admission.route;
   Caller caller = std::move(admission.caller);
   caller.request_id = in.request_id;
   switch (route->target) {
-    case Target::kChat:
-      serve_chat(in, std::move(caller));
+    case Target::kApi:
+      serve_api(in, *route, std::move(caller));
       return;
     case Target::kModels:
       answer(in, route->name, serve_models());
@@ -151,6 +180,9 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
       return;
     case Target::kReady:
       answer(in, route->name, serve_readyz());
+      return;
+    case Target::kDescription:
+      answer(in, route->name, json_reply(200, std::string(api::openapi_document())));
       return;
     case Target::kMetrics: {
       net::HttpResponse response{.status = 200, .headers = {}, .body = options_.metrics()};
@@ -205,23 +237,29 @@ Result<Caller> HttpSurface::identify(const net::HttpRequest& request) const {
   return local;
 }
 
-void HttpSurface::serve_chat(const Exchange& in, Caller caller) {
+void HttpSurface::serve_api(const Exchange& in, const Route& route, Caller caller) {
   const net::HttpRequest& request = in.http->request();
   const auto encoding = request.headers.find("content-encoding");
   if (encoding && *encoding != "identity") {
-    answer(in, "chat_completions",
-           protocol_error_reply(415, "compressed request bodies are not supported"));
+    answer(in, route.name,
+           protocol_refusal(in.style(), 415, "compressed request bodies are not supported"));
     return;
   }
   if (request.body.size() > options_.session.max_body_bytes) {
-    answer(in, "chat_completions",
-           protocol_error_reply(413, "the body of " + std::to_string(request.body.size()) +
-                                         " bytes exceeds the limit of " +
-                                         std::to_string(options_.session.max_body_bytes)));
+    answer(in, route.name,
+           protocol_refusal(in.style(), 413,
+                            "the body of " + std::to_string(request.body.size()) +
+                                " bytes exceeds the limit of " +
+                                std::to_string(options_.session.max_body_bytes)));
     return;
   }
   const ChatSession::Context context{backend_, clock_, options_.session, sessions_};
-  std::make_shared<ChatSession>(context, in.http, lanes_(), std::move(caller), in.headers)->start();
+  ChatSession::Request session{.api = route.api,
+                               .dialect = in.dialect,
+                               .exchange = in.http,
+                               .caller = std::move(caller),
+                               .base_headers = in.headers};
+  std::make_shared<ChatSession>(context, std::move(session), lanes_())->start();
 }
 
 net::HttpResponse HttpSurface::serve_models() const {

@@ -51,19 +51,22 @@ class HttpSurface {
 
   std::size_t num_running() const { return sessions_.size(); }
 
+  // Every path and the method it answers, for the check of the API's description.
+  static std::vector<std::pair<std::string_view, std::string_view>> routes();
+
  private:
   struct Route;
   struct Exchange;
 
-  Exchange begin(const net::HttpRequest& request) const;
+  Exchange begin(const net::HttpRequest& request, const Route* route) const;
   // The route and who asks, or a refusal.
   struct Admission;
-  Admission admit(const net::HttpRequest& request) const;
+  Admission admit(const net::HttpRequest& request, const Route* route, const Exchange& in) const;
   net::HttpResponse finish(const Exchange& in, std::string_view route,
                            net::HttpResponse response) const;
   void answer(const Exchange& in, std::string_view route, net::HttpResponse response) const;
   Result<Caller> identify(const net::HttpRequest& request) const;
-  void serve_chat(const Exchange& in, Caller caller);
+  void serve_api(const Exchange& in, const Route& route, Caller caller);
   net::HttpResponse serve_models() const;
   net::HttpResponse serve_model(std::string_view id) const;
   net::HttpResponse serve_readyz() const;

@@ -228,6 +228,31 @@ inline std::vector<boost::json::value> frames(const std::string& body) {
   return out;
 }
 
+// The events of a stream that names them, with their data.
+inline std::vector<std::pair<std::string, boost::json::value>> named_events(
+    const std::string& body) {
+  std::vector<std::pair<std::string, boost::json::value>> out;
+  for (std::size_t at = 0; at < body.size();) {
+    const std::size_t end = body.find("\n\n", at);
+    if (end == std::string::npos) {
+      ADD_FAILURE() << "a frame without its end";
+      break;
+    }
+    const std::string frame = body.substr(at, end - at);
+    at = end + 2;
+    if (frame.starts_with(":")) continue;
+    const std::size_t line = frame.find("\ndata: ");
+    if (!frame.starts_with("event: ") || line == std::string::npos) {
+      ADD_FAILURE() << frame;
+      continue;
+    }
+    auto value = json::parse(frame.substr(line + 7));
+    EXPECT_TRUE(value.ok()) << frame;
+    out.emplace_back(frame.substr(7, line - 7), value.ok() ? *value : boost::json::value());
+  }
+  return out;
+}
+
 // Joined content (or another text member of the deltas) of one choice.
 inline std::string joined(const std::string& body, std::string_view member = "content",
                           int choice = 0) {

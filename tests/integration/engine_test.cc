@@ -100,6 +100,62 @@ TEST(EngineOnTinyModel, TellsWhatItIs) {
   EXPECT_EQ(info.sampling_defaults.top_p, 0.95);
 }
 
+TEST(EngineOnTinyModel, AContinuedMessageEndsWhereItsTextDoes) {
+  ChatJob job;
+  job.messages = bj::array{bj::object{{"role", "user"}, {"content", "Tell me a story."}},
+                           bj::object{{"role", "assistant"}, {"content", "Once upon "}},
+                           bj::object{{"role", "user"}, {"content", "Go on."}},
+                           bj::object{{"role", "assistant"}, {"content", "a time"}}};
+  job.add_generation_prompt = false;
+  const auto closed = shared_engine().prepare(job);
+  job.continue_final_message = true;
+  const auto open = shared_engine().prepare(job);
+  ASSERT_TRUE(closed.ok() && open.ok());
+  EXPECT_TRUE((*open)->prompt_text.ends_with("a time"));
+  EXPECT_TRUE((*closed)->prompt_text.starts_with((*open)->prompt_text));
+  EXPECT_GT((*closed)->prompt_text.size(), (*open)->prompt_text.size());
+  EXPECT_EQ((*open)->prompt_tail, "");  // the parser starts in the answer
+  // The same in parts.
+  job.messages.as_array()[3].as_object()["content"] = bj::array{
+      bj::object{{"type", "text"}, {"text", "a "}}, bj::object{{"type", "text"}, {"text", "time"}}};
+  const auto parts = shared_engine().prepare(job);
+  ASSERT_TRUE(parts.ok());
+  EXPECT_TRUE((*parts)->prompt_text.ends_with("time"));
+}
+
+TEST(EngineOnTinyModel, APromptIsTakenAsItStands) {
+  ChatJob job;
+  job.is_completion = true;
+  job.raw_prompt = "<bos><|turn>user\nHi<turn|>\n";
+  const auto text = shared_engine().prepare(job);
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(
+      std::count((*text)->prompt_ids.begin(), (*text)->prompt_ids.end(), (*text)->prompt_ids[0]), 1)
+      << "the beginning twice";
+  ChatJob ids;
+  ids.is_completion = true;
+  ids.prompt_ids = (*text)->prompt_ids;
+  EXPECT_EQ((*shared_engine().prepare(ids))->prompt_digest, (*text)->prompt_digest);
+  job.raw_prompt = "Hi";
+  EXPECT_EQ((*shared_engine().prepare(job))->prompt_ids[0], (*text)->prompt_ids[0]);
+  ids.prompt_ids = {static_cast<TokenId>(shared_engine().info().vocab_size)};
+  EXPECT_EQ(shared_engine().prepare(ids).error().param, "prompt");
+}
+
+TEST(EngineOnTinyModel, CountingIsNotBoundByTheContext) {
+  ChatJob job;
+  job.is_completion = true;
+  job.raw_prompt = "word";
+  for (std::int64_t i = 0; i < shared_engine().info().context_length; ++i)
+    job.raw_prompt += " word";
+  EXPECT_EQ(shared_engine().prepare(job).error().code, ErrorCode::kContextLength);
+  EXPECT_EQ(shared_engine().prepare(job).error().param, "prompt");
+  job.count_only = true;
+  const auto counted = shared_engine().prepare(job);
+  ASSERT_TRUE(counted.ok()) << counted.error().message;
+  EXPECT_GT((*counted)->prompt_ids.size(), 100u);
+}
+
 TEST(EngineOnTinyModel, RendersAndTokenisesEveryCaseAsTheReference) {
   for (const Case& c : text_cases()) {
     const auto prepared = shared_engine().prepare(c.job);

@@ -182,6 +182,7 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   serving::ChatEvent event;
   event.choice = static_cast<int>(job.choice);
   event.ids = std::move(tokens.ids);
+  event.prompt_tokens = static_cast<std::int64_t>(job.prompt_tokens);
   bool has_content = false;
   for (protocol::TextDelta& delta : tokens.deltas) {
     has_content = account(job, delta) || has_content;
@@ -228,6 +229,7 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
                   : has_calls                                          ? Reason::kToolCalls
                                                                        : Reason::kStop;
     done.usage = to_event(finish.usage);
+    done.matched_stop = finish.matched_stop;
     end_attempt(job, End::kDone, "finished");
     finish_job(job, std::move(done));
   }

@@ -32,6 +32,22 @@ TEST_F(Fleet, CancelReachesTheNodeAtOnceAndHoldsTheSlotUntilAcknowledged) {
   expect_idle();
 }
 
+TEST_F(Fleet, TheClientLearnsTheLengthOfThePromptAndTheStopThatMatched) {
+  auto a = join("a");
+  auto client = ask();
+  const auto job = lease(*a);
+  tokens(*a, job, 0, "x");
+  EXPECT_EQ(client->events.at(0).prompt_tokens, 5);
+  protocol::Finish message;
+  message.reason = WireFinishReason::kStop;
+  message.matched_stop = "END";
+  message.num_ids = 1;
+  say(*a, job, message);
+  ASSERT_EQ(client->finishes().size(), 1u);
+  EXPECT_EQ(client->finishes()[0].matched_stop, "END");
+  expect_idle();
+}
+
 TEST_F(Fleet, AFinishThatCrossesACancelDoesNotFreeTheSlotTwice) {
   auto a = join("a", 1);
   auto client = ask();

@@ -117,8 +117,9 @@ export class Deployment {
     const response = await fetch(`${this.url}/v1/models`, {headers: {authorization: `Bearer ${this.key}`}});
     return (await response.json()).data.map((model) => model.id);
   }
-  post(body, headers = {}, options = {}) {
-    return fetch(`${this.url}/v1/chat/completions`, {
+  post(body, headers = {}, options = {}) { return this.send('/v1/chat/completions', body, headers, options); }
+  send(path, body, headers = {}, options = {}) {
+    return fetch(this.url + path, {
       method: 'POST',
       headers: {authorization: `Bearer ${this.key}`, 'content-type': 'application/json', ...headers},
       body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),

@@ -20,6 +20,8 @@ export const kScript = {
     {match: {user: 'say and call'}, steps: [{words: 'Let me look.'}, ...kWeatherCall, {end: true}]},
     {match: {user: 'time'}, steps: ['<|tool_call>call:now{}<tool_call|>', {end: true}]},
     {match: {user: 'two calls'}, steps: [...kWeatherCall, '<|tool_call>call:now{}<tool_call|>', {end: true}]},
+    {match: {user: 'forecast', prompt: 'sunny in Paris'}, steps: [{words: 'It is sunny.'}, {end: true}]},
+    {match: {user: 'forecast'}, steps: [...kWeatherCall, {end: true}]},
     {match: {user: 'cut call'}, steps: ['<|tool_call>call:get_weather{city:<|"|>', {repeat: 50, steps: [{text: 'long '}]}, '<|"|>}<tool_call|>']},
     {match: {user: 'think'}, steps: ['<|channel>', 'thought\n', {words: 'I should greet.'}, '\n<channel|>', {words: 'Good day.'}, {end: true}]},
     {match: {user: 'seed'}, steps: [{echo: 'seed'}, {text: '/'}, {echo: 'choice'}, {end: true}]},

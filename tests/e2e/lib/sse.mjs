@@ -28,6 +28,29 @@ export function parseSse(text) {
   return {frames, comments, text};
 }
 
+// {events, comments, text}: the named events of a stream, each its data with the name as `event`.
+export async function readEvents(response) {
+  const decoder = new TextDecoder('utf-8', {fatal: true});
+  let text = '';
+  for await (const chunk of response.body) text += decoder.decode(chunk, {stream: true});
+  text += decoder.decode();
+  const parts = text.split('\n\n');
+  if (parts.pop() !== '') throw new Error('the stream ends inside a frame');
+  const events = [];
+  let comments = 0;
+  for (const part of parts) {
+    const named = /^event: (\S+)\ndata: (.*)$/.exec(part);
+    if (named) {
+      events.push({event: named[1], ...JSON.parse(named[2])});
+    } else if (part.startsWith(':')) {
+      ++comments;
+    } else {
+      throw new Error(`not an event: ${part}`);
+    }
+  }
+  return {events, comments, text};
+}
+
 // The choices that the frames add up to.
 export function assemble(frames) {
   const choices = [];

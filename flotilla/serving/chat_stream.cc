@@ -1,34 +1,35 @@
-#include "flotilla/serving/stream_renderer.h"
+#include "flotilla/serving/chat_stream.h"
 
 #include "flotilla/base/check.h"
 
 namespace flotilla::serving {
 
-StreamRenderer::StreamRenderer(api::ResponseHead head, int num_choices, bool parallel_calls)
+ChatStreamAnswer::ChatStreamAnswer(api::ResponseHead head, int num_choices, bool parallel_calls)
     : head_(std::move(head)),
       writer_(head_),
       choices_(static_cast<std::size_t>(num_choices), Choice(parallel_calls)) {}
 
 template <class Append>
-void StreamRenderer::with_extras(Choice& choice, Append append) const {
+void ChatStreamAnswer::with_extras(Choice& choice, Append append) const {
   append(api::ChunkExtras{choice.logprobs, choice.token_ids});
   choice.logprobs.clear();
   choice.token_ids.clear();
 }
 
-void StreamRenderer::append_role(Choice& choice, int index, std::string& out) const {
+void ChatStreamAnswer::append_role(Choice& choice, int index, std::string& out) const {
   if (std::exchange(choice.role_sent, true)) return;
   writer_.append_role(out, index);
 }
 
-void StreamRenderer::close_call(Choice& choice, int index, std::string& out) const {
+void ChatStreamAnswer::close_call(Choice& choice, int index, std::string& out) const {
   if (choice.open_call >= 0 && !choice.call_has_text) {
     writer_.append_call_arguments(out, index, choice.open_call, "{}", {});
   }
   choice.open_call = -1;
 }
 
-Status StreamRenderer::append_delta(Choice& choice, int index, ChatDelta& delta, std::string& out) {
+Status ChatStreamAnswer::append_delta(Choice& choice, int index, ChatDelta& delta,
+                                      std::string& out) {
   if (delta.channel != ChatDelta::Channel::kToolCall) {
     if (delta.text.empty()) return ok_status();
     append_role(choice, index, out);
@@ -61,7 +62,7 @@ Status StreamRenderer::append_delta(Choice& choice, int index, ChatDelta& delta,
   return ok_status();
 }
 
-Status StreamRenderer::append(ChatEvent& event, std::string& out) {
+Status ChatStreamAnswer::add(ChatEvent& event, std::string& out) {
   const auto index = static_cast<std::size_t>(event.choice);
   FLOTILLA_CHECK(index < choices_.size(), "event of a choice that was not asked for");
   Choice& choice = choices_[index];
@@ -82,7 +83,7 @@ Status StreamRenderer::append(ChatEvent& event, std::string& out) {
   return ok_status();
 }
 
-void StreamRenderer::append_end(const api::Usage& usage, std::string& out) const {
+void ChatStreamAnswer::end(const api::Usage& usage, std::string& out) {
   if (head_.include_usage) writer_.append_usage(out, usage);
   out += api::kDoneFrame;
 }

@@ -1,25 +1,21 @@
-// Turns the events of one request into the frames of its stream.
+// The stream of a chat completion.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "flotilla/api/chat_response.h"
+#include "flotilla/serving/answer.h"
 #include "flotilla/serving/call_filter.h"
-#include "flotilla/serving/chat_backend.h"
 
 namespace flotilla::serving {
 
-class StreamRenderer {
+class ChatStreamAnswer final : public Answer {
  public:
-  StreamRenderer(api::ResponseHead head, int num_choices, bool parallel_calls);
+  ChatStreamAnswer(api::ResponseHead head, int num_choices, bool parallel_calls);
 
-  // Appends the frames of one event whose choice is in range and has not finished. Appends nothing
-  // for an event that shows nothing: its ids and logprobs ride on the choice's next frame.
-  // `event.finish` must not carry an error.
-  Status append(ChatEvent& event, std::string& out);
-  // After every choice has finished.
-  void append_end(const api::Usage& usage, std::string& out) const;
+  Status add(ChatEvent& event, std::string& out) override;
+  void end(const api::Usage& usage, std::string& out) override;
 
  private:
   struct Choice {

@@ -1,4 +1,4 @@
-#include "flotilla/serving/stream_renderer.h"
+#include "flotilla/serving/chat_stream.h"
 
 #include "flotilla/serving/testing.h"
 

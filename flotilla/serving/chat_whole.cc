@@ -1,15 +1,15 @@
-#include "flotilla/serving/answer_collector.h"
+#include "flotilla/serving/chat_whole.h"
 
 #include "flotilla/base/check.h"
 
 namespace flotilla::serving {
 
-AnswerCollector::AnswerCollector(api::ResponseHead head, int num_choices, bool parallel_calls)
+ChatWholeAnswer::ChatWholeAnswer(api::ResponseHead head, int num_choices, bool parallel_calls)
     : head_(std::move(head)),
       choices_(static_cast<std::size_t>(num_choices)),
       filters_(static_cast<std::size_t>(num_choices), CallFilter(parallel_calls)) {}
 
-Status AnswerCollector::add(ChatEvent& event) {
+Status ChatWholeAnswer::add(ChatEvent& event, std::string&) {
   const auto index = static_cast<std::size_t>(event.choice);
   FLOTILLA_CHECK(index < choices_.size(), "event of a choice that was not asked for");
   api::ChoiceOutput& choice = choices_[index];
@@ -37,8 +37,8 @@ Status AnswerCollector::add(ChatEvent& event) {
   return ok_status();
 }
 
-std::string AnswerCollector::render(const api::Usage& usage) const {
-  return api::render_response(head_, choices_, usage);
+void ChatWholeAnswer::end(const api::Usage& usage, std::string& out) {
+  out += api::render_response(head_, choices_, usage);
 }
 
 }  // namespace flotilla::serving
