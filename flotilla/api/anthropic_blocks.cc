@@ -63,6 +63,12 @@ class Conversation {
  public:
   Status add_system(const bj::value& body) {
     FLOTILLA_TRY(bj::array parts, text_blocks(body, "system", "", "system"));
+    // Bookkeeping of a client, another one in every request: as a part of the prompt it would keep
+    // caches from ever being found again.
+    const auto is_bookkeeping = [](const bj::value& part) {
+      return part.at("text").get_string().starts_with("x-anthropic-billing-header:");
+    };
+    if (!parts.empty() && is_bookkeeping(parts.front())) parts.erase(parts.begin());
     bj::value content = content_form(std::move(parts));
     if (content == "") return ok_status();
     out_.push_back(bj::object{{"role", "system"}, {"content", std::move(content)}});

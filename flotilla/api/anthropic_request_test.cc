@@ -37,6 +37,14 @@ TEST(AnthropicRequest, TextTurnsAreMessages) {
           {"role":"user","content":"a"}])");
 }
 
+TEST(AnthropicRequest, ClientsBookkeepingIsNoPartOfThePrompt) {
+  expect_messages(
+      R"("system":[{"type":"text","text":"x-anthropic-billing-header: v=1; h=abc;"},{"type":"text","text":"y"}],
+         "messages":[{"role":"user","content":"x-anthropic-billing-header: said by a user"}])",
+      R"([{"role":"system","content":"y"},
+          {"role":"user","content":"x-anthropic-billing-header: said by a user"}])");
+}
+
 TEST(AnthropicRequest, NeighbouringTurnsOfOneRoleBecomeOne) {
   expect_messages(
       R"("messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},

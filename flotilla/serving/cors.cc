@@ -64,7 +64,7 @@ void CorsPolicy::add_headers(const net::HttpRequest& request, net::Headers& out)
   if (!allows_all_) out.add("Vary", "Origin");
   if (!allows(*origin)) return;
   out.add("Access-Control-Allow-Origin", allows_all_ ? "*" : std::string(*origin));
-  out.add("Access-Control-Expose-Headers", "x-request-id, retry-after");
+  out.add("Access-Control-Expose-Headers", "x-request-id, request-id, retry-after");
 }
 
 net::HttpResponse CorsPolicy::preflight(const net::HttpRequest& request,

@@ -16,7 +16,15 @@ namespace {
 enum class Target { kApi, kModels, kModel, kHealth, kReady, kMetrics, kDescription };
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kMessagesPath = "/v1/messages";
 constexpr std::chrono::milliseconds kStopPatience{5'000};
+
+// Anthropic's clients say who they are, and nobody else asks for messages.
+Dialect dialect_of(const net::HttpRequest& request) {
+  const bool is_anthropic =
+      request.path.starts_with(kMessagesPath) || request.headers.find("anthropic-version");
+  return is_anthropic ? Dialect::kAnthropic : Dialect::kOpenAi;
+}
 
 }  // namespace
 
@@ -30,10 +38,6 @@ struct HttpSurface::Route {
 
   static const Route kAll[];
   static const Route* find(std::string_view path);
-  Dialect dialect() const {
-    const bool is_anthropic = api == ApiKind::kMessages || api == ApiKind::kCountTokens;
-    return is_anthropic ? Dialect::kAnthropic : Dialect::kOpenAi;
-  }
 };
 
 const HttpSurface::Route HttpSurface::Route::kAll[] = {
@@ -103,10 +107,9 @@ struct HttpSurface::Admission {
   std::optional<net::HttpResponse> refusal = {};
 };
 
-HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request,
-                                         const Route* route) const {
+HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request) const {
   Exchange in{.http = nullptr, .request_id = {}, .headers = {}, .started = clock_.now()};
-  if (route != nullptr) in.dialect = route->dialect();
+  in.dialect = dialect_of(request);
   const auto wanted_id = request.headers.find("x-request-id");
   in.request_id =
       wanted_id && is_request_id(*wanted_id) ? std::string(*wanted_id) : random_id("req_");
@@ -119,7 +122,7 @@ HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request,
 HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request, const Route* route,
                                           const Exchange& in) const {
   if (route == nullptr || (route->target == Target::kMetrics && !options_.metrics)) {
-    return {.refusal = protocol_error_reply(404, "unknown URL; what there is, /openapi.json says")};
+    return {.refusal = protocol_refusal(in.style(), 404, "unknown URL; what there is, /openapi.json says")};
   }
   Admission out{.name = route->name};
   if (request.method == "OPTIONS") {
@@ -146,7 +149,7 @@ HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request, const
 
 std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest& head) const {
   const Route* route = Route::find(head.path);
-  const Exchange in = begin(head, route);
+  const Exchange in = begin(head);
   Admission admission = admit(head, route, in);
   if (!admission.refusal && route->target != Target::kApi) {
     admission.refusal = protocol_refusal(in.style(), 400, "this URL takes no request body");
@@ -158,7 +161,7 @@ std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest&
 void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
   const net::HttpRequest& request = http->request();
   const Route* route = Route::find(request.path);
-  Exchange in = begin(request, route);
+  Exchange in = begin(request);
   in.http = std::move(http);
   Admission admission = admit(request, route, in);
   if (admission.refusal) return answer(in, admission.name, std::move(*admission.refusal));
@@ -173,7 +176,7 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
       return;
     case Target::kModel:
       answer(in, route->name,
-             serve_model(std::string_view(request.path).substr(kModelPrefix.size())));
+             serve_model(std::string_view(request.path).substr(kModelPrefix.size()), in.style()));
       return;
     case Target::kHealth:
       answer(in, route->name, json_reply(200, R"({"status":"ok"})"));
@@ -266,11 +269,11 @@ net::HttpResponse HttpSurface::serve_models() const {
   return json_reply(200, api::render_model_list(backend_.models()));
 }
 
-net::HttpResponse HttpSurface::serve_model(std::string_view id) const {
+net::HttpResponse HttpSurface::serve_model(std::string_view id, const ReplyStyle& style) const {
   for (const ModelEntry& model : backend_.models()) {
     if (model.id == id) return json_reply(200, api::render_model(model));
   }
-  return error_reply({ErrorCode::kNotFound, "there is no model of this name", "model"});
+  return error_reply({ErrorCode::kNotFound, "there is no model of this name", "model"}, style);
 }
 
 net::HttpResponse HttpSurface::serve_readyz() const {

@@ -58,7 +58,7 @@ class HttpSurface {
   struct Route;
   struct Exchange;
 
-  Exchange begin(const net::HttpRequest& request, const Route* route) const;
+  Exchange begin(const net::HttpRequest& request) const;
   // The route and who asks, or a refusal.
   struct Admission;
   Admission admit(const net::HttpRequest& request, const Route* route, const Exchange& in) const;
@@ -68,7 +68,7 @@ class HttpSurface {
   Result<Caller> identify(const net::HttpRequest& request) const;
   void serve_api(const Exchange& in, const Route& route, Caller caller);
   net::HttpResponse serve_models() const;
-  net::HttpResponse serve_model(std::string_view id) const;
+  net::HttpResponse serve_model(std::string_view id, const ReplyStyle& style) const;
   net::HttpResponse serve_readyz() const;
 
   ChatBackend& backend_;
