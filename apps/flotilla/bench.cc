@@ -64,6 +64,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--threads", o->bench.threads, "0: one per core")
       ->envname("FLOTILLA_THREADS")
       ->check(CLI::Range(0, 1024));
+  command->add_option("--device", o->bench.device, "auto, cpu, cuda or cuda:N")
+      ->envname("FLOTILLA_DEVICE")
+      ->capture_default_str();
   command->add_option("--rows", o->bench.rows, "Sequences decoded together")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
@@ -75,8 +78,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--prefill", o->bench.prefill_tokens, "Tokens to prefill (0: none)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--chunk", o->bench.prefill_chunk, "Tokens per prefill step")
-      ->check(CLI::PositiveNumber)
+  command->add_option("--chunk", o->bench.prefill_chunk, "Tokens per prefill step (0: as suits)")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--rounds", o->bench.rounds)
       ->check(CLI::Range(1, 1000))

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <utility>
 
+#include "apps/flotilla/device.h"
 #include "flotilla/backend/backend.h"
 #include "flotilla/backend/cpu/read_bandwidth.h"
+#include "flotilla/backend/cuda/cuda_device.h"
+#include "flotilla/backend/device_error.h"
 #include "flotilla/checkpoint/checkpoint.h"
+#include "flotilla/engine/device_pages.h"
 #include "flotilla/models/causal_lm.h"
 #include "flotilla/sampling/sampler.h"
 #include "flotilla/state/page_pool.h"
@@ -25,11 +30,13 @@ double seconds_since(Time::time_point begin) {
 // One model with some sequences at a given depth.
 class Stepper {
  public:
-  Stepper(const models::CausalLM& model, backend::Backend& backend)
+  Stepper(const models::CausalLM& model, backend::Backend& backend,
+          std::shared_ptr<state::PageMemory> memory, std::size_t bytes)
       : model_(model),
         backend_(backend),
         workspace_(model.make_workspace()),
-        pool_(std::size_t{1} << 44) {}
+        pool_(bytes, std::move(memory)),
+        chooses_(backend.capabilities().chooses_tokens) {}
 
   // `rows` sequences with `depth` tokens each.
   Status begin(std::int64_t rows, std::int64_t depth) {
@@ -60,6 +67,11 @@ class Stepper {
                       .wants_logits = models::WantsLogits::kLast,
                       .layers = sequences_[i].views()});
     }
+    if (chooses_) {
+      model_.forward(backend_, *workspace_, {.rows = rows, .greedy = last_});
+      for (state::SequenceState& sequence : sequences_) sequence.append(1);
+      return ok_status();
+    }
     const tensor::Tensor logits = model_.forward(backend_, *workspace_, {.rows = rows});
     const auto vocab = static_cast<std::size_t>(logits.dim(1));
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -88,7 +100,10 @@ class Stepper {
           .wants_logits =
               at + count == tokens ? models::WantsLogits::kLast : models::WantsLogits::kNone,
           .layers = sequence.views()};
-      model_.forward(backend_, *workspace_, {.rows = std::span(&row, 1)});
+      TokenId next = 0;
+      const bool chooses = chooses_ && row.wants_logits == models::WantsLogits::kLast;
+      const std::span<TokenId> greedy(&next, chooses ? 1 : 0);
+      model_.forward(backend_, *workspace_, {.rows = std::span(&row, 1), .greedy = greedy});
       sequence.append(count);
     }
     return ok_status();
@@ -99,6 +114,7 @@ class Stepper {
   backend::Backend& backend_;
   std::unique_ptr<models::Workspace> workspace_;
   state::PagePool pool_;
+  const bool chooses_;  // greedy, where the logits are
   std::vector<state::SequenceState> sequences_;
   std::vector<sampling::Sampler> samplers_;
   std::vector<TokenId> last_;
@@ -117,9 +133,38 @@ Figure summarize(std::vector<double> samples) {
   return {samples[samples.size() / 2], samples.front(), samples.back()};
 }
 
-Result<BenchResult> bench_model(BenchOptions options) {
+namespace {
+
+// Room for the deepest cell, and a little.
+Result<std::shared_ptr<state::PageMemory>> page_memory(backend::Backend& backend,
+                                                       const models::CausalLM& model,
+                                                       std::size_t& bytes) {
+  backend::PageDevice* device = backend.page_device();
+  if (device == nullptr) {
+    bytes = std::size_t{1} << 44;
+    return std::shared_ptr<state::PageMemory>(std::make_shared<state::HostPageMemory>(bytes));
+  }
+  constexpr std::size_t kSpareBytes = std::size_t{3} << 30;  // the reading rate takes one of them
+  const std::size_t free = device->free_bytes();
+  bytes = engine::DevicePages::usable_of(free > kSpareBytes ? free - kSpareBytes : 0,
+                                         model.state_layout());
+  FLOTILLA_TRY(auto pages, engine::DevicePages::make(*device, model.state_layout(), bytes));
+  return std::shared_ptr<state::PageMemory>(std::move(pages));
+}
+
+double read_rate(backend::Backend& backend, int threads) {
+  constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
+  if (auto* card = backend::cuda::cuda_device(backend))
+    return card->read_bandwidth(kDeviceBytes, 3);
+  return backend::measure_read_bandwidth(threads);
+}
+
+Result<BenchResult> bench_on(BenchOptions options, const Device& device) {
   FLOTILLA_TRY(const auto checkpoint, checkpoint::Checkpoint::open(options.folder));
-  FLOTILLA_TRY(auto backend, backend::make_cpu_backend({.num_threads = options.threads}));
+  FLOTILLA_TRY(auto backend, device.cuda
+                                 ? backend::make_cuda_backend(*device.cuda)
+                                 : backend::make_cpu_backend({.num_threads = options.threads}));
+  if (options.prefill_chunk == 0) options.prefill_chunk = device.cuda ? 2048 : 256;
   FLOTILLA_TRY(auto model, models::load_model(checkpoint, *backend));
   const int threads = backend->capabilities().num_threads;
   BenchResult result{.device = backend->capabilities().device,
@@ -141,13 +186,15 @@ Result<BenchResult> bench_model(BenchOptions options) {
     result.prefill.push_back({.tokens = options.prefill_tokens, .depth = depth});
   }
 
-  Stepper stepper(*model, *backend);
+  std::size_t page_bytes = 0;
+  FLOTILLA_TRY(auto memory, page_memory(*backend, *model, page_bytes));
+  Stepper stepper(*model, *backend, std::move(memory), page_bytes);
   std::vector<double> read_loop;
   std::vector<Samples> decode(result.decode.size());
   std::vector<std::vector<double>> prefill(result.prefill.size());
   for (int round = -1; round < options.rounds; ++round) {  // round -1 warms up
     for (std::size_t i = 0; i < decode.size(); ++i) {
-      const double read = backend::measure_read_bandwidth(threads) / 1e9;
+      const double read = read_rate(*backend, threads) / 1e9;
       const auto& what = result.decode[i];
       FLOTILLA_TRY_STATUS(stepper.begin(what.rows, what.depth));
       FLOTILLA_TRY_STATUS(stepper.decode_step());  // touches pages and workspace
@@ -187,6 +234,17 @@ Result<BenchResult> bench_model(BenchOptions options) {
   for (std::size_t i = 0; i < prefill.size(); ++i)
     result.prefill[i].tokens_per_second = summarize(prefill[i]);
   return result;
+}
+
+}  // namespace
+
+Result<BenchResult> bench_model(BenchOptions options) {
+  FLOTILLA_TRY(const Device device, choose_device(options.device));
+  try {
+    return bench_on(std::move(options), device);
+  } catch (const backend::DeviceError& error) {
+    return Error{ErrorCode::kUnavailable, error.what()};
+  }
 }
 
 }  // namespace flotilla::apps

@@ -14,10 +14,11 @@ namespace flotilla::apps {
 struct BenchOptions {
   std::string folder;
   int threads = 0;
+  std::string device = "auto";           // see choose_device()
   std::vector<std::int64_t> rows{1, 8};  // sequences decoded together
   std::vector<std::int64_t> depths;  // tokens already in each sequence; empty: 128 and close to 4k
   std::int64_t prefill_tokens = 512;
-  std::int64_t prefill_chunk = 256;
+  std::int64_t prefill_chunk = 0;  // 0: 256, or 2048 on a card
   int rounds = 5;
   double seconds_per_sample = 1.0;
 };

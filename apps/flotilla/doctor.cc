@@ -114,7 +114,7 @@ int check_link(const Options& options) {
 }
 
 // The card that models could run on; to have none is no problem. Returns the number of problems.
-int check_card() {
+int check_card(const Options& options) {
   const auto info = backend::cuda::probe_cuda_device(0);
   if (!info.ok()) {
     std::printf("card          none (%s)\n", info.error().message.c_str());
@@ -135,7 +135,18 @@ int check_card() {
     const backend::cuda::SelfTest test = device.self_test();
     std::printf("  self test   %lld outputs by both kinds of matrix instruction, %lld differ\n",
                 test.outputs, test.differences);
-    return test.differences == 0 ? 0 : 1;
+    std::printf("  numerics id %s\n", backend::numerics_id(**made).c_str());
+    int problems = test.differences == 0 ? 0 : 1;
+    if (options.op_stress > 0) {
+      const auto stress = backend::op_stress(**made, options.op_stress);
+      std::printf("  op stress   %d rounds, %lld numbers compared\n", options.op_stress,
+                  static_cast<long long>(stress.outputs));
+      for (const auto& op : stress.drifting) std::printf("    DRIFTS: %s\n", op.c_str());
+      for (const auto& op : stress.row_dependent)
+        std::printf("    DEPENDS ON OTHER ROWS: %s\n", op.c_str());
+      problems += stress.ok() ? 0 : 1;
+    }
+    return problems;
   } catch (const backend::DeviceError& error) {
     std::printf("  FAILED      %s\n", error.what());
     return 1;
@@ -146,15 +157,13 @@ int doctor(const Options& options) {
   int problems = 0;
   const auto hardware = provider::probe_hardware(static_cast<std::uint32_t>(options.threads));
   std::printf("processor     %s, %u thread(s)\n", hardware.cpu.c_str(), hardware.num_threads);
-  std::printf("accelerator   %s\n",
-              hardware.accelerator.empty() ? "none" : hardware.accelerator.c_str());
   std::printf("memory        %s, of which flotilla may use %s; %s available now\n",
               format_bytes(hardware.memory_bytes).c_str(),
               format_bytes(hardware.memory_cap_bytes).c_str(),
               format_bytes(provider::available_memory_bytes()).c_str());
   std::printf("memory speed  %.1f GB/s read\n",
               backend::measure_read_bandwidth(options.threads) / 1e9);
-  problems += check_card();
+  problems += check_card(options);
 
   auto backend = backend::make_cpu_backend({.num_threads = options.threads});
   if (!backend.ok()) return report(backend.error());

@@ -7,6 +7,10 @@ namespace flotilla::apps {
 void declare(settings::Settings& s, EngineSettings& e) {
   constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
   constexpr std::int64_t kDay = 86'400;
+  s.add("device", &e.device,
+        "what computes: auto (a card that can be used, else the CPU), cpu, cuda or cuda:N");
+  s.add("device_memory_share", &e.device_memory_share, 0.05, 1.0,
+        "part of the card's memory for all models together");
   s.add("memory_cap_mib", &e.memory_cap_mib, 0, kMostMib,
         "memory for all models together; 0: 90 % of the machine's, and 2 GiB less than it");
   s.add("context_length", &e.context_length, 0, std::int64_t{1} << 31,
@@ -30,11 +34,18 @@ void declare(settings::Settings& s, EngineSettings& e) {
         "how long the first token may take; 0: no limit");
 }
 
-std::shared_ptr<engine::MemoryBudget> make_memory(const EngineSettings& settings) {
+Result<EngineMemory> make_memory(const EngineSettings& settings) {
+  FLOTILLA_TRY(const Device device, choose_device(settings.device));
   const std::uint64_t cap = settings.memory_cap_mib > 0
                                 ? static_cast<std::uint64_t>(settings.memory_cap_mib) << 20
                                 : provider::probe_hardware(0).memory_cap_bytes;
-  return std::make_shared<engine::MemoryBudget>(cap);
+  EngineMemory memory{.host = std::make_shared<engine::MemoryBudget>(cap), .device = {}};
+  if (device.cuda) {
+    const double bytes = static_cast<double>(device.memory_bytes) * settings.device_memory_share;
+    memory.device_name = device.name;
+    memory.device = std::make_shared<engine::MemoryBudget>(static_cast<std::uint64_t>(bytes));
+  }
+  return memory;
 }
 
 void apply(const EngineSettings& settings, engine::ModelEngineOptions& options) {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "flotilla/backend/cuda/cuda_device.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/log/log.h"
 
@@ -81,6 +82,30 @@ Status check_kernels_at_start(int threads, const std::string& state_dir) {
       std::chrono::steady_clock::now() - begin);
   log::info("kernels_checked", {{"numerics", *id}, {"cached", false}, {"ms", took.count()}});
   if (!key.empty()) write_file(path, key + "\n" + *id + "\n");
+  return ok_status();
+}
+
+Status check_card_at_start(int device) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto check = [&]() -> Result<std::string> {
+    FLOTILLA_TRY(const auto made, backend::make_cuda_backend(device));
+    FLOTILLA_TRY(std::string id, backend::check_numerics(*made, kRounds));
+    const backend::cuda::SelfTest test = backend::cuda::cuda_device(*made)->self_test();
+    if (test.differences != 0) {
+      return Error{ErrorCode::kModelFault, "the matrix instructions of '" +
+                                               made->capabilities().device +
+                                               "' do not agree with each other"};
+    }
+    return id;
+  };
+  auto id = check();
+  if (!id.ok()) {
+    log::error("kernel_check_failed", {{"what", id.error().message}});
+    return std::move(id).error();
+  }
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
+  log::info("card_checked", {{"numerics", *id}, {"ms", took.count()}});
   return ok_status();
 }
 

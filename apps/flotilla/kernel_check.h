@@ -11,5 +11,7 @@ namespace flotilla::apps {
 // same processor on, a file in `state_dir` answers (it is only a cache: unreadable or foreign
 // content means that the check is run). A machine that fails must not serve.
 Status check_kernels_at_start(int threads, const std::string& state_dir);
+// The same for a card, every time: its matrix instructions must agree as well.
+Status check_card_at_start(int device);
 
 }  // namespace flotilla::apps

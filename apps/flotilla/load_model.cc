@@ -8,12 +8,19 @@ namespace flotilla::apps {
 
 Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& options) {
   FLOTILLA_TRY(const std::string folder, resolve_model(options.model, options.models_dir));
+  FLOTILLA_TRY(const Device device, choose_device(options.engine.device));
   ProgressBar bar("loading " + folder);
   engine::ModelEngineOptions engine_options;
   engine_options.folder = folder;
   engine_options.num_threads = static_cast<int>(options.threads);
   apply(options.engine, engine_options);
-  engine_options.memory = options.memory ? options.memory : make_memory(options.engine);
+  std::optional<EngineMemory> memory = options.memory;
+  if (!memory) {
+    FLOTILLA_TRY(memory, make_memory(options.engine));
+  }
+  engine_options.memory = memory->host;
+  engine_options.cuda_device = device.cuda;
+  engine_options.device_memory = memory->device;
   engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
     bar.update(done, total);
   };

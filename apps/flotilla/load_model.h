@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "apps/flotilla/engine_settings.h"
@@ -16,7 +17,7 @@ struct LoadOptions {
   std::string models_dir;
   std::int64_t threads = 0;  // 0: one per core
   EngineSettings engine = {};
-  std::shared_ptr<engine::MemoryBudget> memory = {};  // null: its own
+  std::optional<EngineMemory> memory = {};  // none: its own
 };
 
 // Shows a progress bar on a terminal, a line otherwise.

@@ -1,4 +1,4 @@
-// flotilla models list | inspect | verify
+// flotilla models list | inspect | verify | synth
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -129,6 +129,7 @@ void add_models(CLI::App& app, int& exit_code) {
                             add("verify", "Recompute the digest from every byte", &verify)}) {
     command->add_option("model", options->model, "Folder, or name in the models folder");
   }
+  add_models_synth(*models, exit_code);
 }
 
 }  // namespace flotilla::apps

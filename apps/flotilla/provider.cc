@@ -77,7 +77,8 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
   const SystemClock clock;
   net::IoRuntime io(2);
   const auto memory = make_memory(config.models.engine);
-  provider::ModelManager models(make_loader(config.models, memory), clock);
+  if (!memory.ok()) return report(memory.error());
+  provider::ModelManager models(make_loader(config.models, *memory), clock);
   if (Status added = add_models(models, config.models, *memory); !added.ok())
     return report(added.error());
   Signals signals(io);  // only now: until here Ctrl-C ends the program at once
@@ -94,7 +95,8 @@ int run_provider(const ProviderConfig& config, const std::string& description) {
       {{"node", options->link.credentials.node},
        {"provider", protocol::provider_id(options->link.credentials.identity.public_key()).value},
        {"coordinator", options->link.websocket.url}});
-  options->memory = memory;
+  options->memory = memory->device ? memory->device : memory->host;
+  options->accelerator = memory->device_name;
   provider::Agent agent(io, models, clock, std::move(*options));
   agent.start();
 

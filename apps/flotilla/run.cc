@@ -110,6 +110,11 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--threads", o->load.threads, "Threads for the kernels (0: one per core)")
       ->envname("FLOTILLA_THREADS")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--device", o->load.engine.device,
+                   "What computes: auto (a card that can be used, else the CPU), cpu, cuda, cuda:N")
+      ->envname("FLOTILLA_DEVICE")
+      ->capture_default_str();
   command->add_option("--messages", o->messages_file, "Answer this conversation (JSON) and leave")
       ->type_name("FILE");
   command->add_option("--tools", o->tools_file, "Tools that the model may call (JSON array)")

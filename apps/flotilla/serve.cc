@@ -91,7 +91,8 @@ int serve(const ServeConfig& config, const std::string& description) {
   const SystemClock clock;
   net::IoRuntime io(static_cast<int>(config.io_threads));
   const auto memory = make_memory(config.models.engine);
-  provider::ModelManager models(make_loader(config.models, memory), clock);
+  if (!memory.ok()) return report(memory.error());
+  provider::ModelManager models(make_loader(config.models, *memory), clock);
   if (Status added = add_models(models, config.models, *memory); !added.ok())
     return report(added.error());
   Signals signals(io);  // only now: until here Ctrl-C ends the program at once

@@ -55,8 +55,7 @@ void declare(settings::Settings& settings, ServerModels& options) {
   declare(settings, options.engine);
 }
 
-provider::ModelManager::Loader make_loader(const ServerModels& options,
-                                           std::shared_ptr<engine::MemoryBudget> memory) {
+provider::ModelManager::Loader make_loader(const ServerModels& options, EngineMemory memory) {
   return [&options, memory = std::move(memory)](const provider::ModelSource& source) {
     return load_model({.model = source.folder,
                        .models_dir = options.models_dir,
@@ -67,7 +66,7 @@ provider::ModelManager::Loader make_loader(const ServerModels& options,
 }
 
 Status add_models(provider::ModelManager& manager, const ServerModels& options,
-                  engine::MemoryBudget& memory) {
+                  const EngineMemory& memory) {
   if (!options.scripted.empty()) {
     FLOTILLA_TRY(auto engines, engine::load_scripted_engines(options.scripted));
     for (auto& engine : engines) FLOTILLA_TRY_STATUS(manager.add_engine(std::move(engine)));
@@ -76,6 +75,8 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options,
   FLOTILLA_TRY(const auto sources, find_sources(options));
   FLOTILLA_TRY_STATUS(
       check_kernels_at_start(static_cast<int>(options.threads), default_state_dir()));
+  FLOTILLA_TRY(const Device device, choose_device(options.engine.device));
+  if (device.cuda) FLOTILLA_TRY_STATUS(check_card_at_start(*device.cuda));
   for (const provider::ModelSource& source : sources)
     FLOTILLA_TRY_STATUS(manager.add_source(source));
   if (options.lazy) return ok_status();
@@ -84,7 +85,7 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options,
   for (const provider::ModelSource& source : sources) {
     // One that cannot be read is told when it is loaded.
     const auto bytes = engine::resident_bytes_of(source.folder, engine_options.scheduler);
-    if (bytes.ok()) memory.expect(source.name, *bytes);
+    if (bytes.ok()) memory.of_models().expect(source.name, *bytes);
   }
   std::size_t num_loaded = 0;
   Status last = ok_status();

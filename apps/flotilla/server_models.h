@@ -25,13 +25,12 @@ struct ServerModels {
 void declare(settings::Settings& settings, ServerModels& options);
 
 // `options` must outlive the manager.
-provider::ModelManager::Loader make_loader(const ServerModels& options,
-                                           std::shared_ptr<engine::MemoryBudget> memory);
+provider::ModelManager::Loader make_loader(const ServerModels& options, EngineMemory memory);
 
 // Checks the kernels of this machine, adds all models and, unless lazy, loads them. A model that
 // does not load is an error when it was asked for by name or is the only one; else it is left out
 // with a line in the log.
 Status add_models(provider::ModelManager& manager, const ServerModels& options,
-                  engine::MemoryBudget& memory);
+                  const EngineMemory& memory);
 
 }  // namespace flotilla::apps

@@ -19,7 +19,12 @@ constexpr std::int64_t kMostRows = 512;
 
 // One product of several weights at every number of rows; rows are taken from two places of x.
 void check_group(Backend& backend, const std::string& name,
-                 std::span<const std::unique_ptr<Matrix>> weights, Report& report) {
+                 std::span<const std::unique_ptr<Matrix>> weights, Report& report,
+                 bool gated = false) {
+  const auto product = [&](std::span<const Matrix* const> pointers, const Tensor& x) {
+    if (gated) return std::vector<Tensor>{ops::linear_gated(backend, *pointers[0], x)};
+    return ops::linear_group(backend, pointers, x);
+  };
   std::vector<const Matrix*> pointers;
   for (const auto& w : weights) pointers.push_back(w.get());
   const std::int64_t k = pointers[0]->k();
@@ -28,14 +33,13 @@ void check_group(Backend& backend, const std::string& name,
   // A few rows spread over x stand for all.
   const std::int64_t step = 37;
   for (std::int64_t r = 0; r < kMostRows; r += step) {
-    const std::vector<Tensor> outs = ops::linear_group(backend, pointers, x.rows(r, r + 1));
+    const std::vector<Tensor> outs = product(pointers, x.rows(r, r + 1));
     for (std::size_t i = 0; i < outs.size(); ++i) alone[i].push_back(backend.to_host(outs[i]));
   }
   long long compared = 0, different = 0;
   for (const std::int64_t m : kRows) {
     for (const std::int64_t first : {std::int64_t{0}, kMostRows - m}) {
-      const std::vector<Tensor> outs =
-          ops::linear_group(backend, pointers, x.rows(first, first + m));
+      const std::vector<Tensor> outs = product(pointers, x.rows(first, first + m));
       for (std::size_t i = 0; i < outs.size(); ++i) {
         const Tensor host = backend.to_host(outs[i]);
         for (std::int64_t r = (first + step - 1) / step * step; r < first + m; r += step) {
@@ -56,21 +60,23 @@ void check_shapes(Backend& backend, bool flagship, Report& report) {
   auto* device = backend::cuda::cuda_device(backend);
   std::uint64_t seed = 5;
   const auto check = [&](const std::string& name, std::initializer_list<std::int64_t> n,
-                         std::int64_t k) {
+                         std::int64_t k, bool gated = false) {
     std::vector<std::unique_ptr<Matrix>> weights;
     for (const std::int64_t rows : n) weights.push_back(device->synthetic_matrix(rows, k, ++seed));
-    check_group(backend, name, weights, report);
+    check_group(backend, name, weights, report, gated);
   };
   check("one block 128 x 64", {128}, 64);
   check("padded 200 x 192", {200}, 192);
   check("small group 128 + 64 + 64 x 128", {128, 64, 64}, 128);
   check("512 x 256", {512}, 256);
+  check("gated 300 x 256", {300}, 256, true);
   if (!flagship) return;
   check("q + k + v sliding", {8192, 4096, 4096}, 5376);
   check("q + k full", {16384, 2048}, 5376);
   check("o sliding", {5376}, 8192);
   check("o full", {5376}, 16384);
   check("gate + up", {21504, 21504}, 5376);
+  check("gated gate + up", {43008}, 5376, true);
   check("down", {5376}, 21504);
 }
 

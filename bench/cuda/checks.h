@@ -16,6 +16,9 @@ int check_bits(backend::Backend& backend, bool flagship_shapes);
 // The reference model and the bundled model below `source`.
 int check_models(backend::Backend& backend, const std::string& source);
 
+// A fault while the bundled model answers. No backend may hold the card.
+int check_recovery(const std::string& source);
+
 // The same references on the CPU with bf16 roundings: how far bf16 alone is from float32.
 int report_bf16(const std::string& source);
 

@@ -1,6 +1,7 @@
 #include "device_kv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <variant>
 
 #include "flotilla/backend/device_error.h"
@@ -9,7 +10,13 @@ namespace flotilla::cuda_check {
 namespace {
 
 std::shared_ptr<tensor::Buffer> allocate(backend::Backend& backend, std::size_t bytes) {
-  auto memory = backend.allocate_pages(bytes);
+  backend::PageDevice* device = backend.page_device();
+  if (device == nullptr) {  // a definition that computes on the host
+    auto memory = tensor::make_host_buffer(bytes);
+    std::memset(memory->data(), 0, bytes);
+    return memory;
+  }
+  auto memory = device->allocate_pages(bytes);
   if (!memory.ok()) throw backend::DeviceError(memory.error().message);
   return std::move(memory).value();
 }
@@ -36,7 +43,8 @@ void fill(backend::Backend& backend, tensor::Buffer& memory, const backend::Tens
 DevicePages::DevicePages(backend::Backend& backend, const tensor::KvGeometry& geometry, int first,
                          int num_blocks)
     : first_block(first) {
-  const std::size_t bytes = backend.kv_page_bytes(geometry);
+  const std::size_t bytes =
+      tensor::kv_page_floats(geometry) * static_cast<std::size_t>(backend.kv_element_bytes());
   memory = allocate(backend, bytes * static_cast<std::size_t>(num_blocks));
   for (int i = 0; i < num_blocks; ++i) {
     pages.push_back(reinterpret_cast<float*>(memory->data() + static_cast<std::size_t>(i) * bytes));

@@ -31,6 +31,7 @@ gemma4::Config config_of(int layers) {
   c.sliding_rope = {.theta = 1e4};
   c.full_rope = {.theta = 1e6, .rotary_factor = 0.25};
   c.values_from_keys = true;
+  c.kv_element_bytes = 2;
   return c;
 }
 
@@ -70,10 +71,9 @@ class Maker {
     weights.k_norm = vector(dim, 0.3f);
     gemma4::Layer layer;
     layer.attention.emplace(std::move(settings), std::move(weights));
-    auto gate = matrix(c_.intermediate_size, c_.hidden_size);
-    auto up = matrix(c_.intermediate_size, c_.hidden_size);
+    auto gate_up = matrix(2 * c_.intermediate_size, c_.hidden_size);
     auto down = matrix(c_.hidden_size, c_.intermediate_size);
-    layer.mlp.emplace(std::move(gate), std::move(up), std::move(down));
+    layer.mlp.emplace(std::move(gate_up), std::move(down));
     layer.input_norm = vector(c_.hidden_size, 1.0f);
     layer.post_attention_norm = vector(c_.hidden_size, 0.5f);
     layer.pre_mlp_norm = vector(c_.hidden_size, 1.0f);

@@ -155,6 +155,7 @@ class Bench {
       return out;
     };
     const auto gate = weight(21504, 5376), down = weight(5376, 21504);
+    const auto gated = weight(43008, 5376);
     const auto q = weight(8192, 5376), k = weight(4096, 5376), o = weight(5376, 8192);
     const Tensor norm_weight = backend_.upload(backend::fixed_activations({5376}, 3));
     const Tensor head_norm = backend_.upload(backend::fixed_activations({256}, 3));
@@ -271,6 +272,12 @@ class Bench {
           [&](int i) {
             const auto wide_outs = gate_up(i, x);
             down_of(i, ops::gelu_mul(backend_, wide_outs[0], wide_outs[1]));
+          },
+          127);
+      time_op(
+          "gated, down", m,
+          [&](int i) {
+            down_of(i, ops::linear_gated(backend_, *gated[static_cast<std::size_t>(i % 3)], x));
           },
           127);
       time_op(

@@ -1,7 +1,7 @@
 // flotilla-cuda-check [PART...] [--source DIR] [--layers N]: checks and measures the CUDA backend
-// on card 0. Parts: self, ops, bits, flagship-bits, models (all of them when none is named); bench
-// (profile: only its last table); and bf16, which needs no card. Exit status: 0 all good, 1 a
-// failure, 2 no usable card.
+// on card 0. Parts: self, ops, bits, flagship-bits, models, recovery (all of them when none is
+// named); bench (profile: only its last table); and bf16, which needs no card. Exit status: 0 all
+// good, 1 a failure, 2 no usable card.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
       parts.insert(argv[i]);
     }
   }
-  if (parts.empty()) parts = {"self", "ops", "bits", "flagship-bits", "models"};
+  if (parts.empty()) parts = {"self", "ops", "bits", "flagship-bits", "models", "recovery"};
   if (parts.contains("bf16")) {
     const int failures = cuda_check::report_bf16(source);
     if (parts.size() == 1) return failures == 0 ? 0 : 1;
@@ -51,6 +51,8 @@ int run(int argc, char** argv) {
   flagship.only_profile = parts.contains("profile");
   if (flagship.only_profile || parts.contains("bench"))
     failures += cuda_check::bench_flagship(backend, flagship);
+  made->reset();
+  if (parts.contains("recovery")) failures += cuda_check::check_recovery(source);
   std::printf("%d failure(s)\n", failures);
   return failures == 0 ? 0 : 1;
 }

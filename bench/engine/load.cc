@@ -132,6 +132,10 @@ LoadResult run_load(engine::TextEngine& engine, const LoadOptions& options) {
     std::vector<std::thread> clients;
     for (int c = 0; c < options.num_clients; ++c) {
       clients.emplace_back([&, c] {
+        if (options.wave_size > 0) {
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(c / options.wave_size * options.wave_ms));
+        }
         for (int r = 0; r < options.requests_per_client; ++r) {
           const auto i = static_cast<std::size_t>(r * options.num_clients + c);
           mixed[i] = ask(engine, requests[i], true);

@@ -20,6 +20,8 @@ struct LoadOptions {
   std::int64_t max_output = 64;
   int cancel_percent = 10;
   std::uint64_t seed = 1;
+  int wave_size = 0;  // clients that begin together, the next ones wave_ms later; 0: all at once
+  int wave_ms = 0;
 };
 
 struct Percentiles {

@@ -1,5 +1,6 @@
 // flotilla-bench-engine: a mixed load on one model. Decode and prefill alone: flotilla bench.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 
 #include "flotilla/engine/model_engine.h"
@@ -64,6 +65,11 @@ int main(int argc, char** argv) {
   app.add_option("--cancel", options.cancel_percent, "Percent of requests that hang up")
       ->check(CLI::Range(0, 100));
   app.add_option("--seed", options.seed);
+  app.add_option("--wave-size", options.wave_size, "Clients that begin together; 0: all at once")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--wave-ms", options.wave_ms, "Between waves")->check(CLI::NonNegativeNumber);
+  app.add_option("--cuda", model.cuda_device, "Number of a card that computes")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--threads", model.num_threads, "0: one per core")->check(CLI::Range(0, 1024));
   app.add_option("--max-sequences", model.scheduler.max_sequences)->check(CLI::PositiveNumber);
   app.add_option("--batch-tokens", model.scheduler.max_batch_tokens)->check(CLI::PositiveNumber);
@@ -71,10 +77,18 @@ int main(int argc, char** argv) {
   app.add_option("--kv-mib", kv_mib, "Memory for keys and values; 0: as a node would");
   CLI11_PARSE(app, argc, argv);
   model.kv_bytes = kv_mib << 20;
+  const auto begin = std::chrono::steady_clock::now();
   auto engine = flotilla::engine::load_model_engine(model);
+  const double load_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!engine.ok()) {
     std::fprintf(stderr, "error: %s\n", engine.error().message.c_str());
     return 1;
   }
+  const auto& info = (*engine)->info();
+  std::printf("loaded in %.2f s; %llu bytes of state, context %lld, up to %lld sequences\n", load_s,
+              static_cast<unsigned long long>((*engine)->stats().kv_bytes_total),
+              static_cast<long long>(info.context_length),
+              static_cast<long long>(info.max_concurrent));
   return report(options, flotilla::bench::run_load(**engine, options));
 }

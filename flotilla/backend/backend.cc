@@ -2,8 +2,8 @@
 #include "flotilla/backend/backend.h"
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
-#include <new>
 
 namespace flotilla::backend {
 
@@ -12,22 +12,9 @@ std::uint64_t new_model_number() {
   return ++last;
 }
 
-std::size_t Backend::kv_page_bytes(const KvGeometry& geometry) const {
-  return tensor::kv_page_bytes(geometry);
+void Backend::linear_gated(const LinearArgs&) {
+  FLOTILLA_CHECK(false, "a gated product on a backend that prepares no weights for it");
 }
-
-Result<std::shared_ptr<tensor::Buffer>> Backend::allocate_pages(std::size_t bytes) {
-  try {
-    auto buffer = tensor::make_host_buffer(bytes);
-    std::memset(buffer->data(), 0, bytes);
-    return buffer;
-  } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::kResourceExhausted,
-                 "no memory for " + std::to_string(bytes) + " bytes of key-value pages"};
-  }
-}
-
-void Backend::zero(std::byte* data, std::size_t bytes) { std::memset(data, 0, bytes); }
 
 void Backend::attention_inputs(const AttentionInputArgs& args) {
   const auto flat = [](const Tensor& t) { return t.reshape({t.dim(0) * t.dim(1), t.dim(2)}); };
@@ -62,9 +49,12 @@ void Backend::argmax(const ArgmaxArgs& args) {
   for (std::int64_t r = 0; r < args.x.dim(0); ++r) {
     const float* row = args.x.data<float>() + r * dim;
     std::int64_t best = 0;
-    for (std::int64_t i = 1; i < dim; ++i) {
+    bool finite = true;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      finite = finite && std::isfinite(row[i]);
       if (row[i] > row[best]) best = i;
     }
+    if (!finite) best = -1;
     args.out.data<std::int32_t>()[r] = static_cast<std::int32_t>(best);
   }
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
@@ -179,7 +180,8 @@ struct GatherRowsArgs {
   Tensor out;
 };
 
-// out[i] = the lowest index of the largest value of row i; x float32 [rows, dim], out int32 [rows]
+// out[i] = the lowest index of the largest value of row i, -1 when one of them is not finite; x
+// float32 [rows, dim], out int32 [rows]
 struct ArgmaxArgs {
   Tensor x;
   Tensor out;
@@ -201,6 +203,25 @@ struct Capabilities {
   std::string device;  // for people: "CPU AVX2, 2 threads"
   bool keeps_bit_contract = true;
   int num_threads = 1;
+  // Results are far from the program: argmax() is cheaper than reading logits.
+  bool chooses_tokens = false;
+  std::vector<int> head_dims = {};  // of attention; empty: any
+};
+
+// Memory for pages on a device. Work on it is ordered among the operations of its backend; one
+// caller at a time for both. May throw DeviceError.
+class PageDevice {
+ public:
+  virtual ~PageDevice() = default;
+  // What is free on the device now.
+  virtual std::uint64_t free_bytes() = 0;
+  // Zeroed, 256-byte aligned, freed with the buffer. kResourceExhausted when there is no room.
+  virtual Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes) = 0;
+  virtual void zero_pages(std::span<std::byte* const> pages, std::size_t bytes) = 0;
+  virtual void copy_page(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // The first `positions` keys and values of a page.
+  virtual void copy_positions(const KvGeometry& geometry, std::byte* to, const std::byte* from,
+                              std::int64_t positions) = 0;
 };
 
 class Backend {
@@ -212,6 +233,12 @@ class Backend {
   // kUnsupported names the format when this device cannot serve it.
   virtual Result<std::unique_ptr<Matrix>> prepare(const StoredMatrix& stored) = 0;
 
+  // Two matrices of one shape for linear_gated(), which is then faster than linear_group() and
+  // gelu_mul(); null where it would not be. n() is that of both together.
+  virtual Result<std::unique_ptr<Matrix>> prepare_gated(const StoredMatrix&, const StoredMatrix&) {
+    return std::unique_ptr<Matrix>();
+  }
+
   // What linear() and its like read and write.
   virtual tensor::DType activation_dtype() const { return tensor::DType::kF32; }
   // The same values where operations can read them, made once (weights of norms).
@@ -219,11 +246,9 @@ class Backend {
   // The same values in memory that the program can read; waits for the operations before.
   virtual Tensor to_host(const Tensor& tensor) { return tensor; }
 
-  // Bytes of a page, and memory for pages: zeroed, 64-byte aligned, freed with the buffer.
-  // kResourceExhausted when there is no room. zero() is ordered among the operations.
-  virtual std::size_t kv_page_bytes(const KvGeometry& geometry) const;
-  virtual Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes);
-  virtual void zero(std::byte* data, std::size_t bytes);
+  // Of the keys and values in pages, and where pages live: null for host memory.
+  virtual int kv_element_bytes() const { return 4; }
+  virtual PageDevice* page_device() { return nullptr; }
 
   // Around the operations of a forward pass. Results may be read after end_step().
   virtual void begin_step(const StepShape&) {}
@@ -239,6 +264,9 @@ class Backend {
   virtual void softcap(const SoftcapArgs& args) = 0;
   virtual void kv_append(const KvAppendArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
+
+  // out = gelu_tanh(x * gate^T) * (x * up^T), out [m, n / 2]; weights of prepare_gated().
+  virtual void linear_gated(const LinearArgs& args);
 
   // Composed of the operations above where a backend has nothing better. The last two expect host
   // memory then.

@@ -1,5 +1,6 @@
-// What an operation throws when its device fails: a fault, a lost card, memory that ran out in a
-// step. The backend is unusable afterwards; requests of the step fail, and the engine is rebuilt.
+// What an operation throws when its device fails: a fault, memory that ran out in a step. The
+// requests of the step fail. When the device is lost, so is everything on it: the engine is
+// rebuilt.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +10,13 @@ namespace flotilla::backend {
 
 class DeviceError : public std::runtime_error {
  public:
-  explicit DeviceError(const std::string& what) : std::runtime_error(what) {}
+  explicit DeviceError(const std::string& what, bool lost = false)
+      : std::runtime_error(what), lost_(lost) {}
+  // Every later operation on the device fails as well, until all its backends are gone.
+  bool lost() const { return lost_; }
+
+ private:
+  bool lost_;
 };
 
 }  // namespace flotilla::backend

@@ -46,6 +46,7 @@ StoredMatrix fixed_matrix(const MatrixKind& kind, std::int64_t n, std::int64_t k
 class FixedKv {
  public:
   FixedKv(const KvGeometry& geometry, int first_block, int num_blocks, std::uint64_t seed);
+  const Tensor& storage() const { return storage_; }  // one row per page
   KvView view() const { return {pages_.data(), first_block_, static_cast<int>(pages_.size())}; }
 
  private:

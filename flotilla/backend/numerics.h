@@ -33,6 +33,10 @@ struct StressReport {
 // alone with the same rows among others.
 StressReport op_stress(Backend& backend, int rounds);
 
+// The id of a backend whose kernels do not drift within `rounds`; else kModelFault names the device
+// and the operation. kUnavailable when the device fails.
+Result<std::string> check_numerics(Backend& backend, int rounds);
+
 // What a node checks before it serves: the scalar definition, and the target of `options` with one
 // thread and with all of them, give one id, and none of them drifts within `rounds`. That id;
 // kModelFault names the device and the operation.

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "flotilla/backend/device_error.h"
 #include "flotilla/log/log.h"
 
 namespace flotilla::engine {
@@ -14,8 +15,10 @@ Engine::Engine(const EngineOptions& options, const state::StateLayout& layout,
                std::unique_ptr<StepRunner> runner, std::shared_ptr<const OutputFactory> outputs,
                const FailurePolicy& policy)
     : policy_(policy),
+      on_device_lost_(options.on_device_lost),
       core_(options, layout, std::move(runner), std::move(outputs)),
-      inbox_(static_cast<std::size_t>(options.scheduler.max_sequences + options.max_waiting)) {
+      inbox_(static_cast<std::size_t>(options.scheduler.max_sequences + options.max_waiting),
+             options.first_id) {
   stats_ = core_.stats();
   thread_ = std::thread([this] { run_loop(); });
 }
@@ -53,9 +56,13 @@ EngineStats Engine::stats() const {
 // everybody is told, and the process may go on serving other models.
 void Engine::run_loop() {
   std::string what = "an unknown exception";
+  bool lost = false;
   try {
     serve();
     return;
+  } catch (const backend::DeviceError& error) {
+    what = error.what();
+    lost = error.lost();
   } catch (const std::exception& error) {
     what = error.what();
   } catch (...) {
@@ -80,6 +87,7 @@ void Engine::run_loop() {
     submission.sink(std::move(event));
   }
   publish_stats();
+  if (lost && on_device_lost_) on_device_lost_();
 }
 
 void Engine::serve() {

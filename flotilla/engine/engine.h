@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,6 +53,7 @@ class Engine {
   void publish_stats();
 
   const FailurePolicy policy_;
+  const std::function<void()> on_device_lost_;
   EngineCore core_;  // of the thread alone
   EngineInbox inbox_;
   mutable std::mutex mutex_;

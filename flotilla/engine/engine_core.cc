@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "flotilla/backend/device_error.h"
 #include "flotilla/base/check.h"
 #include "flotilla/log/log.h"
 #include "flotilla/sampling/logprobs.h"
@@ -40,7 +41,9 @@ EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& l
                        std::shared_ptr<const OutputFactory> outputs)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
-      pool_(options.kv_bytes),
+      pool_(options.kv_bytes, options.pages
+                                  ? options.pages
+                                  : std::make_shared<state::HostPageMemory>(options.kv_bytes)),
       cache_(make_cache(options.prefix_cache, layout, pool_)),
       runner_(std::move(runner)),
       outputs_(std::move(outputs)),
@@ -183,7 +186,7 @@ std::optional<Clock::Instant> EngineCore::next_deadline() {
 
 EngineCore::StepOutcome EngineCore::step() {
   end_overdue();
-  const std::vector<ScheduledRow> rows = scheduler_.schedule();
+  std::vector<ScheduledRow> rows = scheduler_.schedule();
   if (rows.empty()) {
     Sequence* stuck = scheduler_.stuck();
     if (stuck == nullptr) return StepOutcome::kIdle;
@@ -200,10 +203,15 @@ EngineCore::StepOutcome EngineCore::step() {
     generation.output->set_cached_tokens(
         std::clamp<std::int64_t>(row.sequence->cached_tokens, 0, prompt));
   }
+  let_choose(rows);
   std::span<const float> logits;
   std::optional<Error> failure;
+  std::exception_ptr lost;
   try {
     logits = runner_->run(rows);
+  } catch (const backend::DeviceError& error) {
+    failure = Error{ErrorCode::kModelFault, std::string("a step failed: ") + error.what()};
+    if (error.lost()) lost = std::current_exception();
   } catch (const std::bad_alloc&) {
     failure = Error{ErrorCode::kResourceExhausted, "out of memory in a step"};
   } catch (const std::exception& error) {
@@ -217,6 +225,7 @@ EngineCore::StepOutcome EngineCore::step() {
     for (const ScheduledRow& row : rows) ids.push_back(row.sequence->id);
     for (const RequestId id : ids) fail(id, *failure);
     collect_finished();
+    if (lost) std::rethrow_exception(lost);
     return StepOutcome::kFailed;
   }
   scheduler_.complete(rows);
@@ -226,22 +235,38 @@ EngineCore::StepOutcome EngineCore::step() {
 }
 
 void EngineCore::sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits) {
-  const auto wanted = static_cast<std::size_t>(
-      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.wants_logits; }));
-  FLOTILLA_CHECK(logits.size() == wanted * options_.vocab_size,
+  const auto count = [&](bool chooses) {
+    return static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), [&](const auto& row) {
+      return row.wants_logits && row.chooses == chooses;
+    }));
+  };
+  const std::span<const TokenId> chosen = runner_->chosen();
+  FLOTILLA_CHECK(logits.size() == count(false) * options_.vocab_size &&
+                     (count(true) == 0 || chosen.size() == count(true)),
                  "the model returned logits of another size than was asked for");
   std::size_t next = 0;
+  std::size_t next_chosen = 0;
   std::vector<RequestId> emitting;
   for (const ScheduledRow& row : rows) {
     if (!row.wants_logits) continue;
-    const std::span<const float> values =
-        logits.subspan(next++ * options_.vocab_size, options_.vocab_size);
     Sequence& sequence = *row.sequence;
     Generation& generation = generations_.at(sequence.id);
     emitting.push_back(sequence.id);
     // Whatever goes wrong with one row ends that request alone.
     try {
-      sample_row(sequence, generation, values);
+      if (row.chooses) {
+        const TokenId id = chosen[next_chosen++];
+        if (id >= 0) {
+          continue_with(sequence, generation, id, std::nullopt);
+        } else {
+          generation.output->finish(
+              FinishReason::kError,
+              Error{ErrorCode::kModelFault, "NaN or an infinite value in the logits"});
+        }
+      } else {
+        sample_row(sequence, generation,
+                   logits.subspan(next++ * options_.vocab_size, options_.vocab_size));
+      }
     } catch (const std::exception& error) {
       generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
     }
@@ -271,12 +296,28 @@ void EngineCore::sample_row(Sequence& sequence, Generation& generation,
     generation.output->finish(FinishReason::kError, token.error());
     return;
   }
-  scheduler_.verify(sequence);
   std::optional<TokenLogprob> logprob;
   if (job.top_logprobs >= 0) logprob = make_logprob(logits, *token, job.top_logprobs);
-  sequence.tokens.push_back(*token);
+  continue_with(sequence, generation, *token, std::move(logprob));
+}
+
+void EngineCore::continue_with(Sequence& sequence, Generation& generation, TokenId id,
+                               std::optional<TokenLogprob> logprob) {
+  scheduler_.verify(sequence);
+  sequence.tokens.push_back(id);
   ++completion_tokens_total_;
-  take_token(generation, *token, std::move(logprob));
+  take_token(generation, id, std::move(logprob));
+}
+
+void EngineCore::let_choose(std::vector<ScheduledRow>& rows) const {
+  if (!runner_->can_choose()) return;
+  for (ScheduledRow& row : rows) {
+    const Generation& generation = generations_.at(row.sequence->id);
+    const ChatJob& job = generation.job->job;
+    row.chooses = row.wants_logits && generation.sampler.takes_largest() &&
+                  !generation.constraint && job.top_logprobs < 0 &&
+                  generation.output->num_tokens() >= job.min_tokens;
+  }
 }
 
 void EngineCore::take_token(Generation& generation, TokenId id,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,7 +32,12 @@ struct EngineOptions {
   std::int64_t max_waiting = 256;  // requests beyond those that may run; more are refused
   std::string model;               // for messages
   std::string model_digest;        // separates caches
-  const Clock* clock = nullptr;    // must outlive the engine; null: the system's
+  std::uint64_t first_id = 1;      // of requests
+  // Called by the engine's thread, which ends then, when all requests have had their last event.
+  std::function<void()> on_device_lost = {};
+  // Has room for kv_bytes of the layout's pages; null: host memory.
+  std::shared_ptr<state::PageMemory> pages = {};
+  const Clock* clock = nullptr;  // must outlive the engine; null: the system's
 };
 
 // What the engine needs of tokenizer and parser. Thread-safe.
@@ -55,7 +61,7 @@ class EngineCore {
   void cancel(RequestId id);
   void resume_output(RequestId id);
   // Schedules, runs, samples, emits. kFailed: the device threw; the requests of the step have
-  // failed, the others are as before.
+  // failed, the others are as before. Throws when the device is lost.
   StepOutcome step();
   bool has_work() const { return scheduler_.has_runnable(); }
   // When a request is given up if nothing moves until then.
@@ -87,7 +93,12 @@ class EngineCore {
 
   Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
   void sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits);
+  // Marks the rows that need no logits.
+  void let_choose(std::vector<ScheduledRow>& rows) const;
   void sample_row(Sequence& sequence, Generation& generation, std::span<const float> logits);
+  // A token of this sequence is known, and its state was good.
+  void continue_with(Sequence& sequence, Generation& generation, TokenId id,
+                     std::optional<TokenLogprob> logprob);
   // Takes a generated token, new or fed again; finishes the output when it was the last.
   void take_token(Generation& generation, TokenId id, std::optional<TokenLogprob> logprob);
   TokenLogprob make_logprob(std::span<const float> logits, TokenId id, int num_top);

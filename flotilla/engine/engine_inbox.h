@@ -33,7 +33,8 @@ struct InboxContent {
 // Thread-safe.
 class EngineInbox {
  public:
-  explicit EngineInbox(std::size_t max_live) : max_live_(max_live) {}
+  explicit EngineInbox(std::size_t max_live, std::uint64_t first_id = 1)
+      : max_live_(max_live), last_id_(first_id - 1) {}
 
   // kResourceExhausted at max_live requests, kUnavailable after stop().
   Result<RequestId> submit(std::shared_ptr<const PreparedJob> job, EventSink sink);
@@ -53,10 +54,10 @@ class EngineInbox {
   const std::size_t max_live_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  InboxContent content_;       // guarded by mutex_
-  std::set<RequestId> live_;   // guarded by mutex_
-  std::uint64_t last_id_ = 0;  // guarded by mutex_
-  bool stopped_ = false;       // guarded by mutex_
+  InboxContent content_;      // guarded by mutex_
+  std::set<RequestId> live_;  // guarded by mutex_
+  std::uint64_t last_id_;     // guarded by mutex_
+  bool stopped_ = false;      // guarded by mutex_
 };
 
 }  // namespace flotilla::engine

@@ -136,6 +136,10 @@ TEST(Engine, FailingStepsAreNotRetriedInATightLoop) {
     ASSERT_EQ(finish->reason, FinishReason::kError);
     if (finish->error->code == ErrorCode::kModelFault) {
       ++attempts;
+      // A request hears of the failure a moment before the engine notes it.
+      for (int i = 0; attempts > 2 && i < 1000 && bench.engine->healthy(); ++i) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
     } else {
       EXPECT_EQ(finish->error->code, ErrorCode::kUnavailable);
       ++refusals;

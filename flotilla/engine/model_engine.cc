@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <future>
+#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "flotilla/backend/device_error.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/checkpoint/checkpoint.h"
 #include "flotilla/checkpoint/generation_defaults.h"
 #include "flotilla/checkpoint/model_digest.h"
+#include "flotilla/engine/device_pages.h"
 #include "flotilla/engine/engine.h"
 #include "flotilla/engine/model_runner.h"
+#include "flotilla/engine/recovering_engine.h"
 #include "flotilla/engine/text_assets.h"
 #include "flotilla/log/log.h"
 #include "flotilla/models/causal_lm.h"
@@ -26,10 +31,14 @@ constexpr std::size_t kDefaultKvBytes = std::size_t{2} << 30;  // when no limit 
 constexpr std::int64_t kLeastTokens = 512;  // room for them comes before other models' wishes
 constexpr std::uint64_t kFixedWorkspace = std::uint64_t{64} << 20;
 constexpr std::int64_t kSmallestContext = 64;  // less is not worth serving
+// A card has its best rate with large steps; these hold up others that decode by about 0.1 s.
+constexpr std::int64_t kDeviceChunk = 1024, kDeviceBatchTokens = 1152;
+constexpr std::uint64_t kDeviceHostBytes = std::uint64_t{256} << 20;  // pinned memory and tables
+constexpr std::uint64_t kDeviceSpare = std::uint64_t{1} << 30;        // graphs, other programs
 
 // Destroyed in reverse: the engine's thread ends before model and backend go.
 struct LoadedParts {
-  MemoryGrant memory;
+  MemoryGrant memory, device_memory;
   EngineInfo info;
   std::shared_ptr<const TextAssets> assets;
   std::unique_ptr<backend::Backend> backend;
@@ -123,6 +132,43 @@ Result<std::size_t> kv_budget(const ModelEngineOptions& options, const Scheduler
   return static_cast<std::size_t>(taken);
 }
 
+// Pages in the memory of the card: all that is left, if nothing else is said.
+Result<std::shared_ptr<DevicePages>> device_pages(const ModelEngineOptions& options,
+                                                  const SchedulerOptions& scheduler,
+                                                  const models::CausalLM& model,
+                                                  std::int64_t context, backend::PageDevice& device,
+                                                  MemoryGrant& grant) {
+  const state::StateLayout& layout = model.state_layout();
+  if (options.kv_bytes > 0) {
+    return DevicePages::make(device, layout, static_cast<std::size_t>(options.kv_bytes));
+  }
+  const std::uint64_t free = device.free_bytes();
+  std::uint64_t bytes = free > kDeviceSpare ? free - kDeviceSpare : 0;
+  if (options.device_memory != nullptr) {
+    const std::size_t least =
+        layout.peak_bytes(std::min(context, kLeastTokens), scheduler.prefill_chunk);
+    bytes = grant.extend(bytes, std::min<std::uint64_t>(bytes, 2 * least));
+  }
+  return DevicePages::make(device, layout,
+                           DevicePages::usable_of(static_cast<std::size_t>(bytes), layout));
+}
+
+Result<std::unique_ptr<backend::Backend>> make_backend(const ModelEngineOptions& options) {
+  if (options.cuda_device) return backend::make_cuda_backend(*options.cuda_device);
+  return backend::make_cpu_backend({.num_threads = options.num_threads,
+                                    .target = options.target,
+                                    .pack_weights = options.pack_weights});
+}
+
+SchedulerOptions steps_for_device(SchedulerOptions scheduler) {
+  const SchedulerOptions defaults;
+  if (scheduler.prefill_chunk == defaults.prefill_chunk) scheduler.prefill_chunk = kDeviceChunk;
+  if (scheduler.max_batch_tokens == defaults.max_batch_tokens) {
+    scheduler.max_batch_tokens = std::max(kDeviceBatchTokens, scheduler.prefill_chunk);
+  }
+  return scheduler;
+}
+
 SamplingDefaults sampling_defaults(const checkpoint::GenerationDefaults& from) {
   SamplingDefaults out;
   out.temperature = from.temperature;
@@ -150,36 +196,64 @@ Result<std::uint64_t> resident_bytes_of(const std::string& folder,
   return checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
 }
 
-Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options) {
+namespace {
+
+// Loads and hashes at the same time: what one of them reads, the other finds in memory.
+Result<checkpoint::ModelDigest> load_weights(const checkpoint::Checkpoint& checkpoint,
+                                             const ModelEngineOptions& options,
+                                             LoadedParts& parts) {
+  std::mutex mutex;
+  std::uint64_t loaded = 0, hashed = 0;  // guarded by mutex
+  const std::uint64_t total = checkpoint.tensor_bytes();
+  bool hashes = false;  // guarded by mutex
+  const auto report = [&] {
+    if (options.progress) options.progress(hashes ? std::min(loaded, hashed) : loaded, total);
+  };
+  auto hashing = std::async(std::launch::async, [&] {
+    return checkpoint::model_digest(options.folder, checkpoint::DigestMode::kCached,
+                                    [&](std::uint64_t done, std::uint64_t of) {
+                                      const std::lock_guard lock(mutex);
+                                      hashes = true;
+                                      hashed = of == 0 ? total : std::min(total, done);
+                                      report();
+                                    });
+  });
+  auto model =
+      models::load_model(checkpoint, *parts.backend, [&](std::uint64_t done, std::uint64_t) {
+        const std::lock_guard lock(mutex);
+        loaded = done;
+        report();
+      });
+  auto digest = hashing.get();
+  FLOTILLA_TRY(parts.model, std::move(model));
+  return digest;
+}
+
+Result<std::shared_ptr<TextEngine>> load(const ModelEngineOptions& options) {
   FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint,
                checkpoint::Checkpoint::open(options.folder));
   const std::string name = options.name.empty() ? last_component(options.folder) : options.name;
-  const std::uint64_t resident =
-      checkpoint.tensor_bytes() + workspace_bytes(checkpoint, options.scheduler);
+  const bool on_device = options.cuda_device.has_value();
+  const SchedulerOptions scheduler =
+      on_device ? steps_for_device(options.scheduler) : options.scheduler;
+  const std::uint64_t resident = checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
   LoadedParts parts;
   if (options.memory != nullptr) {
-    FLOTILLA_TRY(parts.memory, options.memory->grant(name, resident));
+    FLOTILLA_TRY(parts.memory,
+                 options.memory->grant(name, on_device ? kDeviceHostBytes : resident));
+  }
+  if (on_device && options.device_memory != nullptr) {
+    FLOTILLA_TRY(parts.device_memory, options.device_memory->grant(name, resident));
   }
   FLOTILLA_TRY(const checkpoint::GenerationDefaults defaults,
                checkpoint::read_generation_defaults(options.folder, checkpoint.config()));
   FLOTILLA_TRY(parts.assets, TextAssets::load(options.folder, checkpoint.config()));
-  // Hashing reads what loading maps: the second pass finds it in memory.
-  const LoadProgress half = [&](std::uint64_t done, std::uint64_t total) {
-    if (options.progress) options.progress(done, 2 * total);
-  };
-  FLOTILLA_TRY(const checkpoint::ModelDigest digest,
-               checkpoint::model_digest(options.folder, checkpoint::DigestMode::kCached, half));
-  FLOTILLA_TRY(parts.backend, backend::make_cpu_backend({.num_threads = options.num_threads,
-                                                         .target = options.target,
-                                                         .pack_weights = options.pack_weights}));
-  const LoadProgress second_half = [&](std::uint64_t done, std::uint64_t total) {
-    if (options.progress) options.progress(total + done, 2 * total);
-  };
-  FLOTILLA_TRY(parts.model, models::load_model(checkpoint, *parts.backend, second_half));
+  FLOTILLA_TRY(parts.backend, make_backend(options));
+  FLOTILLA_TRY(const checkpoint::ModelDigest digest, load_weights(checkpoint, options, parts));
   const models::ModelInfo& model = parts.model->info();
 
   EngineOptions engine;
-  engine.scheduler = options.scheduler;
+  engine.scheduler = scheduler;
   engine.prefix_cache = options.prefix_cache;
   engine.leases = options.leases;
   engine.model_digest = digest.hex;
@@ -189,8 +263,15 @@ Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& 
   }
   std::int64_t context = model.context_length;
   if (options.context_length > 0) context = std::min(context, options.context_length);
-  FLOTILLA_TRY(engine.kv_bytes,
-               kv_budget(options, engine.scheduler, *parts.model, context, parts.memory));
+  if (backend::PageDevice* device = parts.backend->page_device()) {
+    FLOTILLA_TRY(auto pages, device_pages(options, engine.scheduler, *parts.model, context, *device,
+                                          parts.device_memory));
+    engine.kv_bytes = pages->usable_bytes();
+    engine.pages = std::move(pages);
+  } else {
+    FLOTILLA_TRY(engine.kv_bytes,
+                 kv_budget(options, engine.scheduler, *parts.model, context, parts.memory));
+  }
   const std::int64_t fits = parts.model->state_layout().max_length(
       engine.kv_bytes, engine.scheduler.prefill_chunk, context);
   if (fits < std::min(context, kSmallestContext)) {
@@ -205,6 +286,8 @@ Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& 
   engine.vocab_size = static_cast<std::size_t>(model.vocab_size);
   engine.eos_ids = joined(model.eos_ids, defaults.eos_ids, parts.assets->extra_stop_ids());
   engine.max_waiting = options.max_waiting;
+  engine.first_id = options.first_id;
+  engine.on_device_lost = options.on_device_lost;
   engine.model = name;
 
   parts.info = {
@@ -227,12 +310,39 @@ Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& 
   }
   parts.engine = std::make_unique<Engine>(
       engine, parts.model->state_layout(),
-      std::make_unique<ModelRunner>(*parts.model, *parts.backend), parts.assets);
-  second_half(checkpoint.tensor_bytes(), checkpoint.tensor_bytes());
+      std::make_unique<ModelRunner>(*parts.model, *parts.backend, options.before_step),
+      parts.assets);
+  if (options.progress) options.progress(checkpoint.tensor_bytes(), checkpoint.tensor_bytes());
   // The allocator keeps what was freed; whoever unloads a model wants it back.
   return std::shared_ptr<TextEngine>(new ModelEngine(std::move(parts)), [](TextEngine* gone) {
     delete gone;
     return_free_memory();
+  });
+}
+
+}  // namespace
+
+namespace {
+
+Result<std::shared_ptr<TextEngine>> load_once(const ModelEngineOptions& options) {
+  try {
+    return load(options);
+  } catch (const backend::DeviceError& error) {
+    return Error{ErrorCode::kUnavailable, "model '" + options.folder + "': " + error.what()};
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options) {
+  if (!options.cuda_device) return load_once(options);
+  const auto again = std::make_shared<ModelEngineOptions>(options);
+  return RecoveringEngine::make([again](RecoveringEngine::Attempt attempt) {
+    again->first_id = attempt.first_id;
+    again->on_device_lost = std::move(attempt.on_lost);
+    auto loaded = load_once(*again);
+    again->progress = {};  // of the first load alone
+    return loaded;
   });
 }
 

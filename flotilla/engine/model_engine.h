@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "flotilla/backend/backend.h"
@@ -26,17 +27,27 @@ struct ModelEngineOptions {
   int num_threads = 0;  // of the CPU backend; 0: one per core
   backend::CpuTarget target = backend::CpuTarget::kBest;
   bool pack_weights = true;
+  // The NVIDIA card that computes in the place of the CPU. Steps are made larger there where
+  // `scheduler` has its defaults.
+  std::optional<int> cuda_device = {};
+  // As `memory`, of the card; null: what is free.
+  std::shared_ptr<MemoryBudget> device_memory = {};
   // What weights, workspace and state of all models may take; null: not limited here. The load is
   // refused, before anything is allocated, when they do not fit.
   std::shared_ptr<MemoryBudget> memory = {};
   std::uint64_t kv_bytes =
-      0;  // of the page pool; 0: what `memory` allows and the sequences can use
+      0;  // of the page pool; 0: what `memory` allows and the sequences can use, or the whole card
   std::int64_t context_length = 0;  // 0: the model's own; never more than that
   SchedulerOptions scheduler = {};
   state::PrefixCacheOptions prefix_cache = {};
   LeaseOptions leases = {};
   std::int64_t max_waiting = 256;  // requests queued beyond scheduler.max_sequences
   LoadProgress progress = {};
+  // Set by the loader itself: see recovering_engine.h.
+  std::uint64_t first_id = 1;
+  std::function<void()> on_device_lost = {};
+  // For tests: called on the engine's thread before each step.
+  std::function<void(backend::Backend&)> before_step = {};
 };
 
 // Bytes that a model needs besides its state: the tensors of the checkpoint, as its headers say,
@@ -44,7 +55,8 @@ struct ModelEngineOptions {
 Result<std::uint64_t> resident_bytes_of(const std::string& folder,
                                         const SchedulerOptions& scheduler);
 
-// Blocks while it reads and hashes. Errors name the file, or the bytes that are missing.
+// Blocks while it reads and hashes. Errors name the file, or the bytes that are missing. A model on
+// a card is loaded again when the card is lost.
 Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options);
 
 }  // namespace flotilla::engine

@@ -53,6 +53,7 @@ struct ScheduledRow {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   bool wants_logits = false;  // its last token is the newest of the sequence
+  bool chooses = false;       // wants the most probable token in their place
 };
 
 }  // namespace flotilla::engine

@@ -13,11 +13,13 @@ class GatedMlp {
   // gate, up [intermediate, hidden]; down [hidden, intermediate]
   GatedMlp(std::unique_ptr<backend::Matrix> gate, std::unique_ptr<backend::Matrix> up,
            std::unique_ptr<backend::Matrix> down);
+  // gate_up: from Backend::prepare_gated()
+  GatedMlp(std::unique_ptr<backend::Matrix> gate_up, std::unique_ptr<backend::Matrix> down);
   // x [num_tokens, hidden]; the result has the same shape.
   backend::Tensor forward(backend::Backend& backend, const backend::Tensor& x) const;
 
  private:
-  std::unique_ptr<backend::Matrix> gate_, up_, down_;
+  std::unique_ptr<backend::Matrix> gate_, up_, gate_up_, down_;
 };
 
 }  // namespace flotilla::layers

@@ -29,6 +29,7 @@ struct ForwardRow {
   std::span<const TokenId> ids;
   int first_position = 0;
   WantsLogits wants_logits = WantsLogits::kNone;
+  bool logits_too = false;  // where ForwardInput::greedy asks for tokens
   std::span<const tensor::KvView> layers;
 };
 
@@ -40,7 +41,8 @@ struct ForwardInput {
   std::span<const ForwardRow> rows;
   const HiddenObserver* observer = nullptr;
   // Not empty: one place for each wanted position. The most probable token (ties: the lowest id) is
-  // chosen where the logits are and written here, and no logits come back.
+  // chosen where the logits are and written here (-1: they are not finite), and the logits of rows
+  // with logits_too alone come back.
   std::span<TokenId> greedy = {};
 };
 

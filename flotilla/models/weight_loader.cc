@@ -32,6 +32,28 @@ Result<std::unique_ptr<Matrix>> WeightLoader::matrix(const std::string& module, 
   return prepared;
 }
 
+Result<std::unique_ptr<Matrix>> WeightLoader::gated(const std::string& gate, const std::string& up,
+                                                    std::int64_t n, std::int64_t k) {
+  std::vector<std::string> ignored;  // noted when the matrices are taken one by one
+  FLOTILLA_TRY(const auto stored_gate, checkpoint_.matrix(prefix_ + gate, n, k, &ignored));
+  FLOTILLA_TRY(const auto stored_up, checkpoint_.matrix(prefix_ + up, n, k, &ignored));
+  auto prepared = backend_.prepare_gated(stored_gate, stored_up);
+  if (!prepared.ok()) {
+    return Error{prepared.error().code, checkpoint_.folder() + ": tensors '" + prefix_ + gate +
+                                            "' and '" + prefix_ + up +
+                                            "': " + prepared.error().message};
+  }
+  if (*prepared == nullptr) return prepared;
+  notes_.insert(notes_.end(), ignored.begin(), ignored.end());
+  for (const std::string& module : {gate, up}) {
+    for (const char* part : {".weight", ".scales", ".biases"}) count(prefix_ + module + part);
+  }
+  num_parameters_ += 2 * n * k;
+  matrix_bytes_ += static_cast<std::int64_t>((*prepared)->resident_bytes());
+  if (progress_) progress_(bytes_taken_, checkpoint_.tensor_bytes());
+  return prepared;
+}
+
 Result<Tensor> WeightLoader::vector(const std::string& name, std::int64_t n) {
   FLOTILLA_TRY(const Tensor host, checkpoint_.vector(prefix_ + name, backend::Shape{n}));
   count(prefix_ + name);

@@ -23,6 +23,10 @@ class WeightLoader {
 
   Result<std::unique_ptr<backend::Matrix>> matrix(const std::string& module, std::int64_t n,
                                                   std::int64_t k);
+  // Two matrices of one shape for Backend::linear_gated(); null, and nothing is taken, where the
+  // backend wants them apart.
+  Result<std::unique_ptr<backend::Matrix>> gated(const std::string& gate, const std::string& up,
+                                                 std::int64_t n, std::int64_t k);
   // Float32 copy of a norm weight, where the backend reads it.
   Result<backend::Tensor> vector(const std::string& name, std::int64_t n);
   // A tensor of one number.

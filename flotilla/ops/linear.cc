@@ -20,6 +20,14 @@ Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x) {
   return out;
 }
 
+Tensor linear_gated(Backend& backend, const Matrix& weight, const Tensor& x) {
+  check_values(backend, x, 2, "linear_gated: input");
+  FLOTILLA_CHECK(x.dim(1) == weight.k() && weight.n() % 2 == 0, "linear_gated: another weight");
+  const Tensor out = backend.allocate({x.dim(0), weight.n() / 2}, backend.activation_dtype());
+  backend.linear_gated({.weight = &weight, .x = x, .out = out});
+  return out;
+}
+
 Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x) {
   check_values(backend, x, 2, "linear: input");
   Tensor out = allocate_product(backend, weight, x, tensor::DType::kF32);

@@ -24,6 +24,8 @@ Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId>
 // x [T, K] times the transposed weight [N, K]: [T, N].
 Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x);
 // The same without rounding the result, for logits.
+// Of weights from Backend::prepare_gated().
+Tensor linear_gated(Backend& backend, const Matrix& weight, const Tensor& x);
 Tensor linear_f32(Backend& backend, const Matrix& weight, const Tensor& x);
 // The same for several weights of equal K, in one go: cheaper than one after another.
 std::vector<Tensor> linear_group(Backend& backend, std::span<const Matrix* const> weights,

@@ -262,6 +262,7 @@ protocol::Register Agent::Impl::make_register() const {
   protocol::Register message;
   message.software = options.software;
   message.hardware = probe_hardware(options.num_threads);
+  message.hardware.accelerator = options.accelerator.substr(0, protocol::kMaxName);
   for (const ModelRecord& record : models.list()) {
     if (message.models.size() == protocol::kMaxModels) break;
     protocol::ModelOffer offer;
@@ -294,7 +295,8 @@ protocol::Heartbeat Agent::Impl::make_heartbeat() const {
       std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - started).count());
   message.free_bytes = available_memory_bytes();
   if (options.memory) {
-    message.free_bytes = std::min(message.free_bytes, options.memory->free_bytes());
+    const std::uint64_t left = options.memory->free_bytes();
+    message.free_bytes = options.accelerator.empty() ? std::min(message.free_bytes, left) : left;
   }
   message.draining = draining || coordinator_drains;
   message.slots = jobs->loads();

@@ -24,6 +24,7 @@ struct AgentOptions {
   int prepare_threads = 2;
   std::size_t max_preparing = 256;
   std::shared_ptr<const engine::MemoryBudget> memory = {};  // of the models; for heartbeats
+  std::string accelerator = {};  // its name, when that memory is a card's
   // The coordinator will not have this node (uninvited, revoked, wrong key, ...) and it never got
   // through before. On an I/O thread; the agent goes on trying until it is stopped.
   std::function<void(const Error&)> on_rejected = {};

@@ -54,6 +54,10 @@ void Sampler::accept(TokenId id) {
   if (params_.presence_penalty != 0 || params_.frequency_penalty != 0) ++counts_[id];
 }
 
+bool Sampler::takes_largest() const {
+  return (params_.temperature < kGreedyTemperature || params_.top_k == 1) && !adjusts();
+}
+
 bool Sampler::adjusts() const {
   return !params_.logit_bias.empty() || !seen_.empty() || !counts_.empty();
 }

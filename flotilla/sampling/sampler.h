@@ -54,6 +54,9 @@ class Sampler {
   Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> banned,
                          SamplerScratch& scratch,
                          std::span<const std::uint32_t> allowed = {}) const;
+  // True when sample() would give the largest logit, ties to the lower id, if no token is banned
+  // and all are allowed.
+  bool takes_largest() const;
   // A token was generated (sampled here, or elsewhere and fed again).
   void accept(TokenId id);
 

@@ -4,10 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "flotilla/base/result.h"
+#include "flotilla/state/page_memory.h"
 #include "flotilla/tensor/kv_layout.h"
 
 namespace flotilla::state {
@@ -32,7 +33,7 @@ class PageRef {
   ~PageRef() { reset(); }
 
   explicit operator bool() const { return page_ != nullptr; }
-  float* data() const;
+  float* data() const;  // where the model computes; valid until PagePool::num_moves() changes
   std::size_t bytes() const;
   // True when nobody else holds the page: it may be written.
   bool exclusive() const { return num_refs() == 1; }
@@ -52,14 +53,18 @@ class PageRef {
   bool cached_ = false;
 };
 
-// Pages are allocated one by one, on demand, 64-byte aligned, until the budget is reached. A page
-// of one geometry never blocks memory for another: free pages of other geometries are given back
-// to the system when the budget asks for it. Every page is zero when it is acquired: contents are
-// wiped at release, so nothing of one tenant is ever in memory that another gets, nor in freed
+// Pages are had one by one, 64-byte aligned, until the budget is reached. A page of one geometry
+// never blocks memory for another. Every page is zero when it is acquired: contents are wiped when
+// it is released, so nothing of one tenant is ever in memory that another gets, nor in freed
 // memory. Owned by one thread, except for the two byte counts.
 class PagePool {
  public:
-  explicit PagePool(std::size_t budget_bytes) : budget_(budget_bytes) {}
+  // In host memory, on demand.
+  explicit PagePool(std::size_t budget_bytes)
+      : PagePool(budget_bytes, std::make_shared<HostPageMemory>(budget_bytes)) {}
+  // `memory` has room for pages of that many bytes in any mixture; this pool alone uses it.
+  PagePool(std::size_t budget_bytes, std::shared_ptr<PageMemory> memory)
+      : budget_(budget_bytes), memory_(std::move(memory)) {}
   ~PagePool();  // every page must have been released
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
@@ -75,30 +80,28 @@ class PagePool {
   std::size_t free_bytes() const { return budget_ - used_bytes(); }                 // any thread
   std::size_t idle_bytes() const { return idle_bytes_; }  // of idle pages; part of used_bytes()
   std::size_t pages_in_use() const { return pages_in_use_; }
-  // Gives free pages back to the system.
-  void release_unused();
+  // Rises when acquire() has moved other pages.
+  std::uint64_t num_moves() const { return memory_->num_moves(); }
+  // Gives free pages back to the system, and wipes what is not wiped yet.
+  void release_unused() { memory_->release_unused(); }
+  void copy(PageRef& to, const PageRef& from);
+  // The first `positions` keys and values of a page.
+  void copy_positions(const tensor::KvGeometry& geometry, PageRef& to, const PageRef& from,
+                      std::int64_t positions);
   // Aborts when the books do not add up, or `expected_pages` (counted by the holders) differs.
   void check_integrity(std::size_t expected_pages) const;
 
  private:
   friend class PageRef;
-  struct Class {
-    std::size_t page_bytes = 0;
-    std::vector<PageRef::Page*> free = {};
-    std::size_t num_pages = 0;  // in use and free
-  };
   void add_ref(PageRef::Page* page, bool cached);
   void drop_ref(PageRef::Page* page, bool cached);
   void release(PageRef::Page* page);
-  void free_page(Class& from);
-  Class& class_of(std::size_t page_bytes);
 
   const std::size_t budget_;
-  std::size_t resident_ = 0;  // bytes of all pages, free ones included; at most budget_
+  const std::shared_ptr<PageMemory> memory_;
   std::atomic<std::size_t> used_{0};
   std::size_t idle_bytes_ = 0;
   std::size_t pages_in_use_ = 0;
-  std::vector<Class> classes_;  // one per page size: geometries of equal size share
 };
 
 }  // namespace flotilla::state

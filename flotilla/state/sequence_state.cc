@@ -1,7 +1,6 @@
 #include "flotilla/state/sequence_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "flotilla/base/check.h"
@@ -15,21 +14,6 @@ using tensor::kKvBlock;
 int block_of(std::int64_t position) { return static_cast<int>(position / kKvBlock); }
 int blocks_of(std::int64_t positions) {
   return static_cast<int>((positions + kKvBlock - 1) / kKvBlock);
-}
-
-// Copies the first `positions` keys and values of a block; the rest of `to` is zero already.
-void copy_positions(const tensor::KvGeometry& geometry, const float* from, float* to,
-                    std::int64_t positions) {
-  const auto keys = static_cast<std::size_t>(positions);
-  const auto dim = static_cast<std::size_t>(geometry.head_dim);
-  for (int head = 0; head < geometry.num_kv_heads; ++head) {
-    const std::size_t k = kv_k_offset(geometry, head);
-    for (std::size_t d = 0; d < dim; ++d) {
-      std::memcpy(to + k + d * kKvBlock, from + k + d * kKvBlock, keys * sizeof(float));
-    }
-    const std::size_t v = kv_v_offset(geometry, head);
-    std::memcpy(to + v, from + v, keys * dim * sizeof(float));
-  }
 }
 
 }  // namespace
@@ -138,9 +122,9 @@ Result<PageRef> SequenceState::copy_page(const Layer& layer, const PageRef& from
                                          std::int64_t positions) const {
   FLOTILLA_TRY(PageRef copy, pool_->acquire(layer.page_bytes));
   if (layer.kind == Kind::kFixed) {
-    std::memcpy(copy.data(), from.data(), layer.page_bytes);
+    pool_->copy(copy, from);
   } else {
-    copy_positions(layer.geometry, from.data(), copy.data(), positions);
+    pool_->copy_positions(layer.geometry, copy, from, positions);
   }
   return copy;
 }
@@ -266,9 +250,15 @@ std::size_t SequenceState::bytes() const {
   return total;
 }
 
-void SequenceState::refresh_views() {
+std::span<const tensor::KvView> SequenceState::views() const {
+  if (seen_moves_ != pool_->num_moves()) refresh_views();
+  return views_;
+}
+
+void SequenceState::refresh_views() const {
+  seen_moves_ = pool_->num_moves();
   views_.clear();
-  for (Layer& layer : layers_) {
+  for (const Layer& layer : layers_) {
     layer.data.clear();
     for (const PageRef& page : layer.pages) layer.data.push_back(page.data());
     views_.push_back({.pages = layer.data.data(),

@@ -50,8 +50,9 @@ class SequenceState {
     trim();
   }
 
-  // One view per layer for ForwardRow::layers; valid until the next change of this object.
-  std::span<const tensor::KvView> views() const { return views_; }
+  // One view per layer for ForwardRow::layers; valid until the next change of this object, or the
+  // next page that anybody takes from the pool.
+  std::span<const tensor::KvView> views() const;
 
   // kInvalidArgument when a window has already dropped pages that `position` needs, or a fixed
   // state has gone on; kResourceExhausted when there is no room for the copies.
@@ -89,7 +90,7 @@ class SequenceState {
     int window = 0;  // of kWindow
     int first_block = 0;
     std::vector<PageRef> pages = {};
-    std::vector<float*> data = {};  // of `pages`
+    mutable std::vector<float*> data = {};  // of `pages`, as of seen_moves_
 
     int end_block() const { return first_block + static_cast<int>(pages.size()); }
     // Pages that are missing for positions up to `end`.
@@ -103,12 +104,13 @@ class SequenceState {
                     StateSnapshot::Layer& saved) const;
   // The first `positions` of a block, or the whole of a fixed state.
   Result<PageRef> copy_page(const Layer& layer, const PageRef& from, std::int64_t positions) const;
-  void refresh_views();
+  void refresh_views() const;
 
   PagePool* pool_;
   std::vector<Layer> layers_;
-  std::vector<tensor::KvView> views_;
+  mutable std::vector<tensor::KvView> views_;
   std::int64_t num_positions_ = 0;
+  mutable std::uint64_t seen_moves_ = 0;  // of the pool, in views_
 };
 
 }  // namespace flotilla::state

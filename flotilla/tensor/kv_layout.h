@@ -13,16 +13,19 @@ inline constexpr int kKvBlock = 32;
 struct KvGeometry {
   int num_kv_heads = 0;
   int head_dim = 0;
+  int element_bytes = 4;  // float32, or bf16 on a device
   bool operator==(const KvGeometry&) const = default;
 };
 
-// One page: for each KV head K as [head_dim][32] (lane = key), then V as [32][head_dim] (lane =
-// channel); float32.
+// One page in host memory: for each KV head K as [head_dim][32] (lane = key), then V as
+// [32][head_dim] (lane = channel); float32. Devices have an order of their own.
 inline std::size_t kv_page_floats(const KvGeometry& g) {
   return std::size_t{2} * static_cast<std::size_t>(g.num_kv_heads) *
          static_cast<std::size_t>(g.head_dim) * kKvBlock;
 }
-inline std::size_t kv_page_bytes(const KvGeometry& g) { return kv_page_floats(g) * sizeof(float); }
+inline std::size_t kv_page_bytes(const KvGeometry& g) {
+  return kv_page_floats(g) * static_cast<std::size_t>(g.element_bytes);
+}
 inline std::size_t kv_k_offset(const KvGeometry& g, int head) {
   return std::size_t{2} * static_cast<std::size_t>(head) * static_cast<std::size_t>(g.head_dim) *
          kKvBlock;

@@ -16,7 +16,8 @@ std::shared_ptr<const Trace> SoloRuns::get(const RequestSpec& request, const Mac
   Played played = play(alone, reference, std::span(&no_answer, 1));
   FLOTILLA_CHECK(played.problem.empty() && played.traces[0].finish.has_value(),
                  "a solo run does not end");
-  FLOTILLA_CHECK(!played.traces[0].finish->error.has_value(), "a solo run fails");
+  const auto& error = played.traces[0].finish->error;
+  FLOTILLA_CHECK(!error.has_value(), "a solo run fails: " + error->message);
   auto trace = std::make_shared<const Trace>(std::move(played.traces[0]));
   std::lock_guard lock(mutex_);
   return traces_.emplace(key, std::move(trace)).first->second;

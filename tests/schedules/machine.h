@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Variant {
   int num_threads = 1;
   backend::CpuTarget target = backend::CpuTarget::kBest;
   bool pack_weights = true;
+  std::optional<int> cuda_device = {};  // in the place of the processor
 };
 std::string to_text(const Variant& variant);
 // Those that this processor can run, for each number of threads in turn. The first is the

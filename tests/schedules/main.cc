@@ -24,6 +24,7 @@ struct Options {
   std::uint64_t first = 0;
   std::uint64_t schedules = 100;
   std::vector<int> threads{1, 2};
+  std::optional<int> cuda;
   int jobs = 2;
   std::int64_t longest_prompt = 1500;
   bool broken = false;
@@ -139,7 +140,8 @@ Result<bool> check_folder(const Options& options, const std::string& folder) {
   FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   Run run{
       .options = options, .checkpoint = checkpoint, .limits = {}, .variants = {}, .failure = {}};
-  run.variants = variants_here(options.threads);
+  run.variants = options.cuda ? std::vector<Variant>{{.cuda_device = options.cuda}}
+                              : variants_here(options.threads);
   std::printf("%s, seed %llu\n", folder.c_str(), static_cast<unsigned long long>(options.seed));
   {
     FLOTILLA_TRY(const Machine machine, make_machine(checkpoint, run.variants[0], 0));
@@ -147,7 +149,7 @@ Result<bool> check_folder(const Options& options, const std::string& folder) {
     run.limits = {.vocab_size = info.vocab_size,
                   .context_length = info.context_length,
                   .num_variants = run.variants.size(),
-                  .num_light = run.variants.size() / options.threads.size(),
+                  .num_light = options.cuda ? 1 : run.variants.size() / options.threads.size(),
                   .longest_prompt = options.longest_prompt,
                   .num_requests = std::max<std::uint64_t>(40, options.schedules / 4)};
   }
@@ -203,6 +205,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
+  app.add_option("--cuda", options.cuda, "Number of a card that plays in the place of the CPU");
   app.add_option("--jobs", options.jobs, "Schedules played at the same time")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "flotilla/base/clock.h"
+#include "flotilla/engine/device_pages.h"
 #include "flotilla/engine/engine_core.h"
 #include "flotilla/engine/model_runner.h"
 
@@ -221,7 +222,14 @@ Played play(const Schedule& schedule, const Machine& machine,
               .num_events = std::vector<std::int64_t>(count)};
   auto outputs = std::make_shared<IdOutputs>(stage);
   const FakeClock clock;  // stands still: nothing may depend on time
-  EngineCore core(engine_options(schedule, *machine.model, clock), machine.model->state_layout(),
+  engine::EngineOptions options = engine_options(schedule, *machine.model, clock);
+  if (backend::PageDevice* device = machine.backend->page_device()) {
+    auto pages =
+        engine::DevicePages::make(*device, machine.model->state_layout(), options.kv_bytes);
+    FLOTILLA_CHECK(pages.ok(), "no room for the pages of a schedule on the device");
+    options.pages = std::move(pages).value();
+  }
+  EngineCore core(options, machine.model->state_layout(),
                   std::make_unique<RecordingRunner>(stage, machine), outputs);
 
   const auto arrive = [&](std::size_t i) {

@@ -73,10 +73,21 @@ Tensor CudaBackend::allocate(const Shape& shape, DType dtype) {
 }
 
 Result<std::unique_ptr<Matrix>> CudaBackend::prepare(const StoredMatrix& stored) {
-  return make_cuda_matrix(stored, state_->stream);
+  bind();
+  // Its threads and buffers are of use while a model loads; steps begin afterwards.
+  if (!state_->upload) state_->upload = std::make_unique<HostUpload>(state_->device);
+  return make_cuda_matrix(stored, *state_->upload, state_->stream);
+}
+
+Result<std::unique_ptr<Matrix>> CudaBackend::prepare_gated(const StoredMatrix& gate,
+                                                           const StoredMatrix& up) {
+  bind();
+  if (!state_->upload) state_->upload = std::make_unique<HostUpload>(state_->device);
+  return make_gated_matrix(gate, up, *state_->upload, state_->stream);
 }
 
 Tensor CudaBackend::upload(const Tensor& host) {
+  bind();
   auto buffer = make_device_buffer(host.num_bytes());
   if (!buffer.ok()) throw DeviceError(buffer.error().message);
   check_cuda(cudaMemcpyAsync((*buffer)->data(), host.bytes(), host.num_bytes(),
@@ -88,7 +99,7 @@ Tensor CudaBackend::upload(const Tensor& host) {
 
 Tensor CudaBackend::to_host(const Tensor& tensor) {
   if (tensor.empty()) return tensor;
-  auto buffer = tensor::make_host_buffer(tensor.num_bytes());
+  auto buffer = state_->pinned->allocate(tensor.num_bytes());
   check_cuda(cudaMemcpyAsync(buffer->data(), tensor.bytes(), tensor.num_bytes(),
                              cudaMemcpyDeviceToHost, state_->stream),
              "reading results");
@@ -96,27 +107,23 @@ Tensor CudaBackend::to_host(const Tensor& tensor) {
   return Tensor(std::move(buffer), 0, tensor.shape(), tensor.dtype());
 }
 
-std::size_t CudaBackend::kv_page_bytes(const KvGeometry& geometry) const {
-  return tensor::kv_page_floats(geometry) * sizeof(std::uint16_t);
-}
-
-Result<std::shared_ptr<tensor::Buffer>> CudaBackend::allocate_pages(std::size_t bytes) {
-  FLOTILLA_TRY(auto buffer, make_device_buffer(bytes));
-  zero(buffer->data(), bytes);
-  return buffer;
-}
-
-void CudaBackend::zero(std::byte* data, std::size_t bytes) {
-  check_cuda(cudaMemsetAsync(data, 0, bytes, state_->stream), "zeroing memory");
-}
-
 void CudaBackend::begin_step(const StepShape& shape) {
+  bind();
+  state_->upload.reset();
   state_->row_key.clear();
   state_->row_window = -1;
+  if (state_->turn) state_->turn.unlock();  // of a step that failed half way
+  state_->turn = state_->use.turn();
   state_->step->begin(shape, state_->scratch->used_bytes() == 0);
 }
 
-void CudaBackend::end_step() { state_->step->end(); }
+void CudaBackend::end_step() {
+  state_->step->end();
+  if (!state_->turn) return;
+  const cudaError_t ended = cudaStreamSynchronize(state_->stream);
+  state_->turn.unlock();
+  check_cuda(ended, "running a step");
+}
 
 void CudaBackend::embedding(const EmbeddingArgs& args) {
   if (args.ids.empty()) return;
@@ -142,8 +149,14 @@ void CudaBackend::linear_group(const LinearGroupArgs& args) {
   run_products(args.weights, args.x, args.outs);
 }
 
+void CudaBackend::linear_gated(const LinearArgs& args) {
+  const Matrix* weights[] = {args.weight};
+  const Tensor outs[] = {args.out};
+  run_products(weights, args.x, outs, true);
+}
+
 void CudaBackend::run_products(std::span<const Matrix* const> weights, const Tensor& x_any,
-                               std::span<const Tensor> outs) {
+                               std::span<const Tensor> outs, bool gated) {
   const std::int64_t m = x_any.dim(0), k = x_any.dim(1);
   if (m == 0) return;
   Tensor x = x_any;
@@ -175,18 +188,19 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
                       .partials = nullptr,
                       .totals = nullptr,
                       .m = as_int(m),
-                      .early = state_->leaves_room,
+                      .alone = !state_->leaves_room,
                       .part = {}};
   int blocks = 0;
   for (int i = 0; i < kMaxSegments; ++i) {
     Segment& s = params.segments[i];
-    s = {.w = nullptr, .y = nullptr, .n = 0, .first_block = INT_MAX};
+    s = {.w = nullptr, .y = nullptr, .n = 0, .first_block = INT_MAX, .gated = gated};
     if (static_cast<std::size_t>(i) >= weights.size()) continue;
     const CudaMatrix& w = matrix_of(weights[static_cast<std::size_t>(i)]);
     s = {.w = packed_of(w),
          .y = outs[static_cast<std::size_t>(i)].bytes(),
          .n = as_int(w.n()),
-         .first_block = blocks};
+         .first_block = blocks,
+         .gated = gated};
     blocks += (as_int(w.n()) + kRows - 1) / kRows;
   }
   const int groups = as_int(k) / kGroup;

@@ -13,7 +13,7 @@ namespace flotilla::backend::cuda {
 class CudaStep;
 class ScratchRegion;
 
-class CudaBackend final : public Backend, public CudaDevice {
+class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
  public:
   // kUnavailable: no driver, no card, or not a Hopper card.
   static Result<std::unique_ptr<CudaBackend>> make(int device);
@@ -23,17 +23,19 @@ class CudaBackend final : public Backend, public CudaDevice {
   tensor::DType activation_dtype() const override { return tensor::DType::kBF16; }
   Tensor allocate(const Shape& shape, tensor::DType dtype) override;
   Result<std::unique_ptr<Matrix>> prepare(const StoredMatrix& stored) override;
+  Result<std::unique_ptr<Matrix>> prepare_gated(const StoredMatrix& gate,
+                                                const StoredMatrix& up) override;
   Tensor upload(const Tensor& host) override;
   Tensor to_host(const Tensor& tensor) override;
-  std::size_t kv_page_bytes(const KvGeometry& geometry) const override;
-  Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes) override;
-  void zero(std::byte* data, std::size_t bytes) override;
+  int kv_element_bytes() const override { return 2; }
+  PageDevice* page_device() override { return this; }
   void begin_step(const StepShape& shape) override;
   void end_step() override;
 
   void embedding(const EmbeddingArgs& args) override;
   void linear(const LinearArgs& args) override;
   void linear_group(const LinearGroupArgs& args) override;
+  void linear_gated(const LinearArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
   void norm_add(const NormAddArgs& args) override;
   void rope(const RopeArgs& args) override;
@@ -46,11 +48,19 @@ class CudaBackend final : public Backend, public CudaDevice {
   void gather_rows(const GatherRowsArgs& args) override;
   void argmax(const ArgmaxArgs& args) override;
 
+  std::uint64_t free_bytes() override;
+  Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes) override;
+  void zero_pages(std::span<std::byte* const> pages, std::size_t bytes) override;
+  void copy_page(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void copy_positions(const KvGeometry& geometry, std::byte* to, const std::byte* from,
+                      std::int64_t positions) override;
+
   std::unique_ptr<Matrix> synthetic_matrix(std::int64_t n, std::int64_t k,
                                            std::uint64_t seed) override;
   double read_bandwidth(std::size_t bytes, int repeats) override;
   double timed(const std::function<void()>& work) override;
   SelfTest self_test() override;
+  void inject_fault() override;
   void set_graphs(bool on) override;
   std::uint64_t num_replays() const override;
   double replay_seconds() const override;
@@ -59,10 +69,12 @@ class CudaBackend final : public Backend, public CudaDevice {
   struct State;
   explicit CudaBackend(std::unique_ptr<State> state);
   void run_products(std::span<const Matrix* const> weights, const Tensor& x,
-                    std::span<const Tensor> outs);
+                    std::span<const Tensor> outs, bool gated = false);
   // Launches unless the step is a replay; throws DeviceError.
   template <class Launch>
   void run(const char* what, Launch&& launch);
+  // The runtime keeps a device for each thread: this one's, for the calling thread.
+  void bind();
   const void* stage_rows(std::span<const KvRow> rows, int window);
   std::pair<const void*, int> stage_page_spans(std::span<const KvRow> rows);
 

@@ -65,8 +65,10 @@ Result<CudaDeviceInfo> probe_cuda_device(int device) {
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::make(int device) {
   auto state = std::make_unique<State>();
+  FLOTILLA_TRY(state->use, CardUse::take(device));
   FLOTILLA_TRY(state->info, probe_cuda_device(device));
   State& s = *state;
+  s.device = device;
   try {
     check_cuda(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking), "making a stream");
     const int multiprocessors = s.info.multiprocessors;
@@ -91,11 +93,15 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::make(int device) {
 CudaBackend::CudaBackend(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CudaBackend::~CudaBackend() = default;
 
+void CudaBackend::bind() { check_cuda(cudaSetDevice(state_->device), "choosing the device"); }
+
 Capabilities CudaBackend::capabilities() const {
   return {.device = state_->info.name + ", " + std::to_string(state_->info.multiprocessors) +
                     " multiprocessors, " + std::to_string(state_->info.memory_bytes >> 20) + " MiB",
           .keeps_bit_contract = true,
-          .num_threads = 1};
+          .num_threads = 1,
+          .chooses_tokens = true,
+          .head_dims = {32, 64, 128, 256, 512}};
 }
 
 std::unique_ptr<Matrix> CudaBackend::synthetic_matrix(std::int64_t n, std::int64_t k,
@@ -146,6 +152,11 @@ SelfTest CudaBackend::self_test() {
   SelfTest result;
   result.differences = count_wgmma_differences(state_->stream, &result.outputs);
   return result;
+}
+
+void CudaBackend::inject_fault() {
+  bind();
+  check_cuda(fault(state_->stream), "injecting a fault");
 }
 
 void CudaBackend::set_graphs(bool on) { state_->step->set_graphs(on); }

@@ -37,6 +37,8 @@ class CudaDevice {
   // Seconds that the operations called by `work` take on the card.
   virtual double timed(const std::function<void()>& work) = 0;
   virtual SelfTest self_test() = 0;
+  // For tests: a kernel that writes where there is no memory. The card is lost soon afterwards.
+  virtual void inject_fault() = 0;
   // Whether decode steps are recorded and replayed; on by default.
   virtual void set_graphs(bool on) = 0;
   virtual std::uint64_t num_replays() const = 0;

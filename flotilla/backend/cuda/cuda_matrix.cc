@@ -2,17 +2,16 @@
 
 #include "flotilla/backend/cuda/device/kernels.cuh"
 #include "flotilla/backend/cuda/device_memory.h"
+#include "flotilla/backend/cuda/host_upload.h"
 
 namespace flotilla::backend::cuda {
 namespace {
 
 using tensor::DType;
 
-Result<std::shared_ptr<tensor::Buffer>> copy_to_card(const Tensor& host, cudaStream_t stream) {
+Result<std::shared_ptr<tensor::Buffer>> copy_to_card(const Tensor& host, HostUpload& upload) {
   FLOTILLA_TRY(auto buffer, make_device_buffer(host.num_bytes()));
-  check_cuda(cudaMemcpyAsync(buffer->data(), host.bytes(), host.num_bytes(), cudaMemcpyHostToDevice,
-                             stream),
-             "copying weights");
+  upload.copy(buffer->data(), host.bytes(), host.num_bytes());
   return buffer;
 }
 
@@ -65,41 +64,92 @@ std::size_t packed_bytes(std::int64_t n, std::int64_t k) {
          kBlockBytes;
 }
 
-Result<std::unique_ptr<Matrix>> make_cuda_matrix(const StoredMatrix& stored, void* stream_handle) {
-  auto* stream = static_cast<cudaStream_t>(stream_handle);
-  FLOTILLA_TRY_STATUS(check_format(stored));
-  FLOTILLA_TRY(auto codes, copy_to_card(stored.weight, stream));
-  std::shared_ptr<tensor::Buffer> scales, biases;
+namespace {
+
+// The parts of a stored matrix on the card.
+struct Parts {
+  std::shared_ptr<tensor::Buffer> codes, scales, biases;
+
+  StoredRows rows() const {
+    return {reinterpret_cast<const std::uint32_t*>(codes->data()),
+            reinterpret_cast<const bf16*>(scales->data()),
+            reinterpret_cast<const bf16*>(biases->data())};
+  }
+};
+
+Result<Parts> copy_parts(const StoredMatrix& stored, HostUpload& upload) {
+  Parts parts;
+  FLOTILLA_TRY(parts.codes, copy_to_card(stored.weight, upload));
   if (!stored.scales.empty()) {
-    FLOTILLA_TRY(scales, copy_to_card(stored.scales, stream));
+    FLOTILLA_TRY(parts.scales, copy_to_card(stored.scales, upload));
   }
   if (!stored.biases.empty()) {
-    FLOTILLA_TRY(biases, copy_to_card(stored.biases, stream));
+    FLOTILLA_TRY(parts.biases, copy_to_card(stored.biases, upload));
   }
-  const bool fast = stored.format == WeightFormat::kAffine && stored.bits == 4 &&
-                    stored.group_size == kGroup && stored.scales.dtype() == DType::kBF16;
-  if (fast) {
-    FLOTILLA_TRY(auto packed, make_device_buffer(packed_bytes(stored.n, stored.k)));
-    FLOTILLA_TRY(auto flag, make_device_buffer(sizeof(int)));
-    check_cuda(cudaMemsetAsync(flag->data(), 0, sizeof(int), stream), "packing weights");
-    check_cuda(repack(reinterpret_cast<const std::uint32_t*>(codes->data()),
-                      reinterpret_cast<const bf16*>(scales->data()),
-                      reinterpret_cast<const bf16*>(biases->data()),
-                      reinterpret_cast<std::uint8_t*>(packed->data()), static_cast<int>(stored.n),
-                      static_cast<int>(stored.k), reinterpret_cast<int*>(flag->data()), stream),
-               "packing weights");
-    int out_of_range = 0;
-    check_cuda(
-        cudaMemcpyAsync(&out_of_range, flag->data(), sizeof(int), cudaMemcpyDeviceToHost, stream),
-        "packing weights");
-    check_cuda(cudaStreamSynchronize(stream), "packing weights");
-    if (out_of_range == 0)
+  return parts;
+}
+
+bool is_fast(const StoredMatrix& m) {
+  return m.format == WeightFormat::kAffine && m.bits == 4 && m.group_size == kGroup &&
+         m.scales.dtype() == DType::kBF16;
+}
+
+// Runs repack(packed, flag). Null when a scale is out of range.
+template <class Repack>
+Result<std::shared_ptr<tensor::Buffer>> pack(std::int64_t n, std::int64_t k, cudaStream_t stream,
+                                             Repack&& repack) {
+  FLOTILLA_TRY(auto packed, make_device_buffer(packed_bytes(n, k)));
+  FLOTILLA_TRY(auto flag, make_device_buffer(sizeof(int)));
+  check_cuda(cudaMemsetAsync(flag->data(), 0, sizeof(int), stream), "packing weights");
+  check_cuda(
+      repack(reinterpret_cast<std::uint8_t*>(packed->data()), reinterpret_cast<int*>(flag->data())),
+      "packing weights");
+  int out_of_range = 0;
+  check_cuda(
+      cudaMemcpyAsync(&out_of_range, flag->data(), sizeof(int), cudaMemcpyDeviceToHost, stream),
+      "packing weights");
+  check_cuda(cudaStreamSynchronize(stream), "packing weights");
+  if (out_of_range != 0) packed.reset();
+  return packed;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Matrix>> make_cuda_matrix(const StoredMatrix& stored, HostUpload& upload,
+                                                 void* stream_handle) {
+  auto* stream = static_cast<cudaStream_t>(stream_handle);
+  FLOTILLA_TRY_STATUS(check_format(stored));
+  FLOTILLA_TRY(Parts parts, copy_parts(stored, upload));
+  if (is_fast(stored)) {
+    FLOTILLA_TRY(auto packed,
+                 pack(stored.n, stored.k, stream, [&](std::uint8_t* to, int* out_of_range) {
+                   return repack(parts.rows(), to, static_cast<int>(stored.n),
+                                 static_cast<int>(stored.k), out_of_range, stream);
+                 }));
+    if (packed)
       return std::unique_ptr<Matrix>(
           std::make_unique<CudaMatrix>(stored.n, stored.k, std::move(packed)));
   }
-  check_cuda(cudaStreamSynchronize(stream), "copying weights");
+  return std::unique_ptr<Matrix>(std::make_unique<CudaMatrix>(
+      stored, std::move(parts.codes), std::move(parts.scales), std::move(parts.biases)));
+}
+
+Result<std::unique_ptr<Matrix>> make_gated_matrix(const StoredMatrix& gate, const StoredMatrix& up,
+                                                  HostUpload& upload, void* stream_handle) {
+  auto* stream = static_cast<cudaStream_t>(stream_handle);
+  if (!is_fast(gate) || !is_fast(up)) return std::unique_ptr<Matrix>();
+  FLOTILLA_TRY_STATUS(check_format(gate));
+  FLOTILLA_TRY_STATUS(check_format(up));
+  FLOTILLA_TRY(const Parts first, copy_parts(gate, upload));
+  FLOTILLA_TRY(const Parts second, copy_parts(up, upload));
+  FLOTILLA_TRY(auto packed,
+               pack(2 * gate.n, gate.k, stream, [&](std::uint8_t* to, int* out_of_range) {
+                 return repack_in_turns(first.rows(), second.rows(), to, static_cast<int>(gate.n),
+                                        static_cast<int>(gate.k), out_of_range, stream);
+               }));
+  if (!packed) return std::unique_ptr<Matrix>();
   return std::unique_ptr<Matrix>(
-      std::make_unique<CudaMatrix>(stored, std::move(codes), std::move(scales), std::move(biases)));
+      std::make_unique<CudaMatrix>(2 * gate.n, gate.k, std::move(packed)));
 }
 
 }  // namespace flotilla::backend::cuda

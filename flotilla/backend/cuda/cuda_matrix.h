@@ -7,6 +7,8 @@
 
 namespace flotilla::backend::cuda {
 
+class HostUpload;
+
 class CudaMatrix final : public Matrix {
  public:
   CudaMatrix(std::int64_t n, std::int64_t k, std::shared_ptr<tensor::Buffer> packed)
@@ -35,6 +37,11 @@ class CudaMatrix final : public Matrix {
 std::size_t packed_bytes(std::int64_t n, std::int64_t k);
 // Copies to the card, and packs there what the fast kernels can serve: 4-bit affine in groups of 64
 // with bf16 scales below 1/4.
-Result<std::unique_ptr<Matrix>> make_cuda_matrix(const StoredMatrix& stored, void* stream);
+Result<std::unique_ptr<Matrix>> make_cuda_matrix(const StoredMatrix& stored, HostUpload& upload,
+                                                 void* stream);
+
+// Two matrices of one shape, row by row in turns; null when they are not of the fast kind.
+Result<std::unique_ptr<Matrix>> make_gated_matrix(const StoredMatrix& gate, const StoredMatrix& up,
+                                                  HostUpload& upload, void* stream);
 
 }  // namespace flotilla::backend::cuda

@@ -7,10 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "flotilla/backend/cuda/card_use.h"
 #include "flotilla/backend/cuda/cuda_backend.h"
 #include "flotilla/backend/cuda/cuda_step.cuh"
 #include "flotilla/backend/cuda/device/kernels.cuh"
 #include "flotilla/backend/cuda/device_memory.h"
+#include "flotilla/backend/cuda/host_upload.h"
 
 namespace flotilla::backend::cuda {
 
@@ -18,15 +20,20 @@ namespace flotilla::backend::cuda {
 constexpr int kProcsPerMultiprocessor = 2;
 
 struct CudaBackend::State {
+  CardUse use;  // goes last
+  int device = 0;
   CudaDeviceInfo info;
   cudaStream_t stream = nullptr;
   Workspace workspace = {};
   std::shared_ptr<tensor::Buffer> partials, totals, attention_totals;
   std::shared_ptr<ScratchRegion> scratch;
+  std::shared_ptr<PinnedPool> pinned = std::make_shared<PinnedPool>();
   std::unique_ptr<CudaStep> step;
-  std::vector<const float*> row_key;  // pages of the rows staged last in this step
+  std::unique_lock<std::mutex> turn = {};  // of the step, where several backends share the card
+  std::unique_ptr<HostUpload> upload;      // while a model loads
+  std::vector<const float*> row_key;       // pages of the rows staged last in this step
   int row_window = -1;
-  // Whether the kernel launched last leaves room for two products: see device/launch.cuh.
+  // Whether the kernel launched last leaves room for two products: see device/linear_decode.cuh.
   bool leaves_room = false;
   const void* rows_on_card = nullptr;
 
@@ -35,7 +42,13 @@ struct CudaBackend::State {
 
 template <class Launch>
 void CudaBackend::run(const char* what, Launch&& launch) {
-  if (state_->step->launches()) check_cuda(launch(state_->stream), what);
+  if (state_->step->in_step()) {
+    if (state_->step->launches()) check_cuda(launch(state_->stream), what);
+    return;
+  }
+  const std::unique_lock turn = state_->use.turn();
+  check_cuda(launch(state_->stream), what);
+  if (turn) check_cuda(cudaStreamSynchronize(state_->stream), what);
 }
 
 inline Values values_of(const Tensor& t) { return {t.bytes(), t.dtype() == tensor::DType::kF32}; }

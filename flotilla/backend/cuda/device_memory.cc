@@ -2,8 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <bit>
 #include <iterator>
 
+#include "flotilla/backend/cuda/card_use.h"
 #include "flotilla/backend/device_error.h"
 
 namespace flotilla::backend::cuda {
@@ -23,8 +26,14 @@ constexpr std::size_t kAlignment = 256;
 void check_cuda(int error, const char* what) {
   if (error == cudaSuccess) return;
   const auto code = static_cast<cudaError_t>(error);
+  (void)cudaGetLastError();
+  // After a fault in a kernel or of the hardware every call of the context fails alike.
+  const bool lost = code != cudaErrorMemoryAllocation && code != cudaErrorInvalidValue &&
+                    cudaStreamQuery(cudaStreamLegacy) == code;
+  if (lost) CardUse::mark_lost();
   throw DeviceError(std::string("CUDA: ") + what + ": " + cudaGetErrorString(code) + " (" +
-                    cudaGetErrorName(code) + ")");
+                        cudaGetErrorName(code) + ")",
+                    lost);
 }
 
 Result<std::shared_ptr<tensor::Buffer>> make_device_buffer(std::size_t bytes) {
@@ -41,6 +50,42 @@ Result<std::shared_ptr<tensor::Buffer>> make_device_buffer(std::size_t bytes) {
   check_cuda(error, "allocating memory");
   return std::shared_ptr<tensor::Buffer>(
       std::make_shared<DeviceBuffer>(static_cast<std::byte*>(data), bytes));
+}
+
+class PinnedPool::Piece final : public tensor::Buffer {
+ public:
+  Piece(std::shared_ptr<PinnedPool> pool, std::byte* data, std::size_t size, std::size_t capacity)
+      : Buffer(data, size), pool_(std::move(pool)), capacity_(capacity) {}
+  ~Piece() override {
+    std::lock_guard lock(pool_->mutex_);
+    pool_->free_.emplace(capacity_, data_);
+  }
+
+ private:
+  const std::shared_ptr<PinnedPool> pool_;
+  const std::size_t capacity_;
+};
+
+PinnedPool::~PinnedPool() {
+  for (const auto& [size, data] : free_) (void)cudaFreeHost(data);
+}
+
+std::shared_ptr<tensor::Buffer> PinnedPool::allocate(std::size_t bytes) {
+  const std::size_t wanted = std::max<std::size_t>(std::bit_ceil(bytes), 4096);
+  std::byte* data = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = free_.find(wanted); it != free_.end()) {
+      data = it->second;
+      free_.erase(it);
+    }
+  }
+  if (data == nullptr) {
+    void* made = nullptr;
+    check_cuda(cudaMallocHost(&made, wanted), "allocating pinned memory");
+    data = static_cast<std::byte*>(made);
+  }
+  return std::make_shared<Piece>(shared_from_this(), data, bytes, wanted);
 }
 
 class ScratchRegion::Piece final : public tensor::Buffer {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "flotilla/base/result.h"
@@ -18,6 +19,19 @@ void check_cuda(int error, const char* what);
 // Owned by one buffer and freed with it. Not initialised.
 // kResourceExhausted names the bytes asked for and those free.
 Result<std::shared_ptr<tensor::Buffer>> make_device_buffer(std::size_t bytes);
+
+// Pinned host memory, used again and again: what comes from the card. Thread-safe.
+class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
+ public:
+  ~PinnedPool();
+  // Throws DeviceError when there is none. Goes back with the buffer.
+  std::shared_ptr<tensor::Buffer> allocate(std::size_t bytes);
+
+ private:
+  class Piece;
+  std::mutex mutex_;
+  std::multimap<std::size_t, std::byte*> free_;  // by size
+};
 
 // Scratch memory of steps. The address that allocate() gives depends on the allocations and frees
 // since the region was last empty alone, so equal steps get equal addresses. Freed memory may be

@@ -53,9 +53,12 @@ Result<layers::RopeAttention> load_attention(WeightLoader& loader, const Config&
 Result<layers::GatedMlp> load_mlp(WeightLoader& loader, const Config& config, std::int64_t l) {
   const std::string base = "layers." + std::to_string(l) + ".mlp.";
   const std::int64_t size = config.mlp_size(l);
+  FLOTILLA_TRY(auto gate_up,
+               loader.gated(base + "gate_proj", base + "up_proj", size, config.hidden_size));
+  FLOTILLA_TRY(auto down, loader.matrix(base + "down_proj", config.hidden_size, size));
+  if (gate_up) return layers::GatedMlp(std::move(gate_up), std::move(down));
   FLOTILLA_TRY(auto gate, loader.matrix(base + "gate_proj", size, config.hidden_size));
   FLOTILLA_TRY(auto up, loader.matrix(base + "up_proj", size, config.hidden_size));
-  FLOTILLA_TRY(auto down, loader.matrix(base + "down_proj", config.hidden_size, size));
   return layers::GatedMlp(std::move(gate), std::move(up), std::move(down));
 }
 
@@ -123,6 +126,7 @@ Result<std::unique_ptr<CausalLM>> make(const checkpoint::Checkpoint& checkpoint,
                                        backend::Backend& backend, const LoadProgress& progress) {
   FLOTILLA_TRY(const std::string prefix, checkpoint.text_prefix());
   FLOTILLA_TRY(Config config, read_config(checkpoint, prefix));
+  config.kv_element_bytes = backend.kv_element_bytes();
   FLOTILLA_TRY(checkpoint::GenerationDefaults defaults,
                checkpoint::read_generation_defaults(checkpoint.folder(), checkpoint.config()));
   WeightLoader loader(checkpoint, backend, prefix, progress);

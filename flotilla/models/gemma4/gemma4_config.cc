@@ -214,7 +214,7 @@ Result<Config> read(const checkpoint::Checkpoint& checkpoint, const std::string&
 tensor::KvGeometry Config::kv(std::int64_t layer) const {
   const bool full = layers[static_cast<std::size_t>(layer)] == LayerKind::kFull;
   return {static_cast<int>(full ? num_global_kv_heads : num_kv_heads),
-          static_cast<int>(full ? global_head_dim : head_dim)};
+          static_cast<int>(full ? global_head_dim : head_dim), kv_element_bytes};
 }
 
 std::int64_t Config::mlp_size(std::int64_t layer) const {

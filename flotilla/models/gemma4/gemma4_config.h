@@ -52,6 +52,7 @@ struct Config {
   std::vector<TokenId>
       placeholder_ids;  // of pictures, sound and video: the padding id in the per-layer table
   TokenId padding_id = 0;
+  int kv_element_bytes = 4;  // as the backend keeps keys and values
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
   tensor::KvGeometry kv(std::int64_t layer) const;

@@ -151,15 +151,39 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
                       .rows = pad.rows,
                       .num_wanted = num_wanted,
                       .greedy = !input.greedy.empty()});
-  const Tensor result = run_step(backend, pad, input);
+  const StepResult result = run_step(backend, pad, input);
   backend.end_step();
-  const Tensor on_host = backend.to_host(result);
-  if (input.greedy.empty() || on_host.empty()) return on_host;
-  std::copy_n(on_host.data<TokenId>(), input.greedy.size(), input.greedy.begin());
-  return {};
+  if (input.greedy.empty() || result.logits.empty()) return backend.to_host(result.logits);
+  const Tensor chosen = backend.to_host(result.chosen);
+  std::copy_n(chosen.data<TokenId>(), input.greedy.size(), input.greedy.begin());
+  return wanted_logits(backend, input, result.logits);
 }
 
-Tensor Model::run_step(Backend& backend, Scratchpad& pad, const ForwardInput& input) const {
+// The logits of rows with logits_too.
+Tensor Model::wanted_logits(Backend& backend, const ForwardInput& input,
+                            const Tensor& logits) const {
+  std::vector<std::int32_t> rows;
+  std::int32_t at = 0;
+  for (const ForwardRow& row : input.rows) {
+    if (row.wants_logits == WantsLogits::kNone) continue;
+    const auto count =
+        row.wants_logits == WantsLogits::kAll ? static_cast<std::int32_t>(row.ids.size()) : 1;
+    for (std::int32_t i = 0; i < count && row.logits_too; ++i) rows.push_back(at + i);
+    at += count;
+  }
+  if (rows.empty()) return {};
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (count == logits.dim(0)) return backend.to_host(logits);
+  if (rows.back() - rows.front() + 1 == count) {
+    return backend.to_host(logits.rows(rows.front(), rows.front() + count));
+  }
+  const Tensor gathered = backend.allocate(Shape{count, logits.dim(1)}, logits.dtype());
+  backend.gather_rows({.source = logits, .rows = rows, .out = gathered});
+  return backend.to_host(gathered);
+}
+
+Model::StepResult Model::run_step(Backend& backend, Scratchpad& pad,
+                                  const ForwardInput& input) const {
   const Tensor hidden =
       ops::embedding(backend, *weights_.embedding, pad.ids, config_.embedding_scale);
   if (weights_.per_layer) {
@@ -180,11 +204,12 @@ Tensor Model::run_step(Backend& backend, Scratchpad& pad, const ForwardInput& in
     if (input.observer != nullptr) (*input.observer)(static_cast<std::int64_t>(l), hidden);
     run_layer(backend, pad, input, l, hidden, normed);
   }
-  const Tensor logits = compute_logits(backend, pad, input, hidden);
-  if (input.greedy.empty() || logits.empty()) return logits;
-  const Tensor chosen = backend.allocate(Shape{logits.dim(0)}, tensor::DType::kI32);
-  backend.argmax({.x = logits, .out = chosen});
-  return chosen;
+  StepResult result;
+  result.logits = compute_logits(backend, pad, input, hidden);
+  if (input.greedy.empty() || result.logits.empty()) return result;
+  result.chosen = backend.allocate(Shape{result.logits.dim(0)}, tensor::DType::kI32);
+  backend.argmax({.x = result.logits, .out = result.chosen});
+  return result;
 }
 
 }  // namespace flotilla::models::gemma4

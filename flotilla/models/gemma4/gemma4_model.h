@@ -49,8 +49,12 @@ class Model final : public CausalLM {
   void run_layer(backend::Backend& backend, Scratchpad& pad, const ForwardInput& input,
                  std::size_t index, const tensor::Tensor& hidden, tensor::Tensor& normed) const;
   // The forward pass up to logits or chosen tokens, where the backend keeps them.
-  tensor::Tensor run_step(backend::Backend& backend, Scratchpad& pad,
-                          const ForwardInput& input) const;
+  struct StepResult {
+    tensor::Tensor logits, chosen;
+  };
+  StepResult run_step(backend::Backend& backend, Scratchpad& pad, const ForwardInput& input) const;
+  tensor::Tensor wanted_logits(backend::Backend& backend, const ForwardInput& input,
+                               const tensor::Tensor& logits) const;
   tensor::Tensor compute_logits(backend::Backend& backend, Scratchpad& pad,
                                 const ForwardInput& input, const tensor::Tensor& hidden) const;
 

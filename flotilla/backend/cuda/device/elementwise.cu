@@ -81,18 +81,13 @@ template <class G, class U, class O>
 __global__ void gelu_mul_kernel(const G* gate, const U* up, O* out, std::size_t count) {
   grid_launch_dependents();
   grid_wait();
-  constexpr float kA = -1.5957691216057308f, kB = -0.07135481627260025f;
-  constexpr float kLog2e = 1.4426950408889634f;
   const std::size_t i = (blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x) * 8;
   if (i >= count) return;
   float g[8], u[8];
   load8(gate + i, g);
   load8(up + i, u);
 #pragma unroll
-  for (int e = 0; e < 8; ++e) {
-    const float power = exp2_fast(g[e] * fmaf(g[e] * g[e], kB, kA) * kLog2e);
-    g[e] = __fdividef(g[e], 1.0f + power) * u[e];
-  }
+  for (int e = 0; e < 8; ++e) g[e] = gelu_times(g[e], u[e]);
   store8(out + i, g);
 }
 
@@ -144,7 +139,8 @@ __global__ void argmax_part_kernel(const float* x, int dim, Best* parts) {
   const int begin = blockIdx.x * per_part, end = min(dim, begin + per_part);
   const float* row = x + static_cast<std::size_t>(blockIdx.y) * dim;
   Best best{-INFINITY, 0x7fffffff};
-  for (int i = begin + threadIdx.x; i < end; i += blockDim.x) best = better(best, {row[i], i});
+  for (int i = begin + threadIdx.x; i < end; i += blockDim.x)
+    best = better(best, isfinite(row[i]) ? Best{row[i], i} : Best{INFINITY, -1});
   best = best_of_warp(best);
   if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = best;
   __syncthreads();
@@ -159,6 +155,15 @@ __global__ void argmax_kernel(const Best* parts, std::int32_t* out) {
   grid_wait();
   const Best best = best_of_warp(parts[blockIdx.x * kArgmaxParts + threadIdx.x]);
   if (threadIdx.x == 0) out[blockIdx.x] = best.index;
+}
+
+__global__ void zero_kernel(std::byte* const* pages, std::size_t vectors) {
+  grid_launch_dependents();
+  grid_wait();
+  auto* page = reinterpret_cast<uint4*>(pages[blockIdx.x]);
+  const std::size_t stride = static_cast<std::size_t>(gridDim.y) * blockDim.x;
+  for (std::size_t i = blockIdx.y * blockDim.x + threadIdx.x; i < vectors; i += stride)
+    page[i] = uint4{0, 0, 0, 0};
 }
 
 template <class X>
@@ -195,6 +200,8 @@ __global__ void read_kernel(const uint4* data, std::size_t count, std::uint32_t*
   }
   if (seen == 0x12345678u) sink[blockIdx.x % 132] = seen;
 }
+
+__global__ void fault_kernel(volatile int* nowhere) { *nowhere = 1; }
 
 unsigned blocks_for(std::size_t count, unsigned threads) {
   return static_cast<unsigned>((count + threads - 1) / threads);
@@ -246,6 +253,17 @@ cudaError_t gather_rows(const void* from, const std::int32_t* rows, int num_rows
   return launch(gather_kernel, dim3(static_cast<unsigned>(num_rows)), 256, 0, stream,
                 static_cast<const std::uint32_t*>(from), rows, row_bytes / 4,
                 static_cast<std::uint32_t*>(to));
+}
+
+cudaError_t fault(cudaStream_t stream) {
+  fault_kernel<<<1, 1, 0, stream>>>(reinterpret_cast<int*>(std::size_t{64}));
+  return cudaGetLastError();
+}
+
+cudaError_t zero_pages(std::byte* const* pages, int count, std::size_t bytes, cudaStream_t stream) {
+  if (bytes % 16 != 0) return cudaErrorInvalidValue;
+  const dim3 grid(static_cast<unsigned>(count), std::min(8u, blocks_for(bytes / 16, 256)));
+  return launch(zero_kernel, grid, 256, 0, stream, pages, bytes / 16);
 }
 
 cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,

@@ -34,8 +34,16 @@ cudaError_t linear_packed(const bf16* x, int k, LinearParams params, const Works
                           int multiprocessors, cudaStream_t stream);
 cudaError_t fill_missing(float* partials, std::size_t bytes, cudaStream_t stream);
 // MLX layout to packed; scales and biases bf16. Sets *out_of_range when a scale is not below 1/4.
-cudaError_t repack(const std::uint32_t* codes, const bf16* scales, const bf16* biases,
-                   std::uint8_t* packed, int n, int k, int* out_of_range, cudaStream_t stream);
+struct StoredRows {
+  const std::uint32_t* codes;
+  const bf16* scales;
+  const bf16* biases;
+};
+cudaError_t repack(const StoredRows& rows, std::uint8_t* packed, int n, int k, int* out_of_range,
+                   cudaStream_t stream);
+// Two matrices [n, k]: row i of the first, row i of the second, row i + 1 of the first, ...
+cudaError_t repack_in_turns(const StoredRows& first, const StoredRows& second, std::uint8_t* packed,
+                            int n, int k, int* out_of_range, cudaStream_t stream);
 cudaError_t embedding_packed(const std::uint8_t* packed, int k, const std::int32_t* ids, int tokens,
                              float factor, Values out, cudaStream_t stream);
 // Fills packed blocks with codes, scales and biases made from a seed: for benches.
@@ -77,7 +85,9 @@ cudaError_t softcap(Values x, float cap, std::size_t count, cudaStream_t stream)
 cudaError_t to_bf16(const float* from, bf16* to, std::size_t count, cudaStream_t stream);
 cudaError_t gather_rows(const void* from, const std::int32_t* rows, int num_rows,
                         std::size_t row_bytes, void* to, cudaStream_t stream);
-// The lowest index of the largest value of each row; scratch: rows * kArgmaxParts * 8 bytes.
+cudaError_t zero_pages(std::byte* const* pages, int count, std::size_t bytes, cudaStream_t stream);
+// The lowest index of the largest value of each row, -1 when one is not finite; scratch: rows *
+// kArgmaxParts * 8 bytes.
 constexpr int kArgmaxParts = 32;
 cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,
                    cudaStream_t stream);
@@ -140,6 +150,9 @@ int attention_prefill_tile(int num_heads, int num_kv_heads, int head_dim);
 std::size_t attention_partial_bytes(const AttentionParams& params);
 std::size_t attention_total_bytes(int multiprocessors);
 cudaError_t attention(const AttentionParams& params, cudaStream_t stream);
+
+// Writes where there is no memory: for tests of what happens then.
+cudaError_t fault(cudaStream_t stream);
 
 // ---- self test (self_test.cu). Number of outputs where wgmma and mma.sync differ, -1 on an error.
 long long count_wgmma_differences(cudaStream_t stream, long long* outputs);

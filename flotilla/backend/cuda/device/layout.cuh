@@ -58,6 +58,7 @@ struct Segment {
   void* y;                // [m][n]
   int n;                  // rows that exist; the rest of the last block is padding
   int first_block;        // row block of the group at which this matrix begins
+  bool gated;             // rows alternate: gate, up; y [m][n / 2] = gelu_tanh(gate) * up, bf16
 };
 struct LinearParams {
   Segment segments[kMaxSegments];  // unused ones begin at INT_MAX
@@ -65,7 +66,7 @@ struct LinearParams {
   float* partials;  // procs slots of 128 x tokens floats, all kMissing between launches
   float* totals;    // finished pieces of the tile at hand, per thread block
   int m;            // tokens
-  bool early;       // see launch.cuh
+  bool alone;       // see kAloneBytes in linear_decode.cuh
   Partition part;
 };
 

@@ -7,9 +7,14 @@
 namespace flotilla::backend::cuda {
 namespace {
 
-// One thread block per packed block, one thread per packed word.
-__global__ void repack_kernel(const std::uint32_t* codes, const bf16* scales, const bf16* biases,
+// One thread block per packed block, one thread per packed word. `n` rows: of the first source, or
+// of both in turns.
+__global__ void repack_kernel(const StoredRows first, const StoredRows second, bool turns,
                               std::uint8_t* packed, int n, int k, int* out_of_range) {
+  const auto source = [&](int row) -> const StoredRows& {
+    return turns && row % 2 == 1 ? second : first;
+  };
+  const auto row_of = [&](int row) { return static_cast<std::size_t>(turns ? row / 2 : row); };
   grid_launch_dependents();
   grid_wait();
   const std::size_t block = blockIdx.x;
@@ -24,7 +29,7 @@ __global__ void repack_kernel(const std::uint32_t* codes, const bf16* scales, co
       const int r = row + (j & 1);
       if (r >= n) continue;
       const int c = g * kGroup + step * 16 + 2 * t + (j >> 1) * 8;
-      const std::uint32_t word = codes[static_cast<std::size_t>(r) * (k / 8) + c / 8];
+      const std::uint32_t word = source(r).codes[row_of(r) * (k / 8) + c / 8];
       const int low = j < 3 ? 4 * j : 28, high = j < 3 ? 4 * j + 16 : 12;
       v |= ((word >> (4 * (c & 7))) & 15u) << low;
       v |= ((word >> (4 * (c & 7) + 4)) & 15u) << high;
@@ -38,10 +43,10 @@ __global__ void repack_kernel(const std::uint32_t* codes, const bf16* scales, co
       p[0] = p[1] = __float2bfloat16(0.0f);
       continue;
     }
-    const float scale = __bfloat162float(scales[static_cast<std::size_t>(row) * groups + g]);
+    const float scale = __bfloat162float(source(row).scales[row_of(row) * groups + g]);
     if (!(fabsf(scale) < 0.25f)) *out_of_range = 1;  // every writer writes the same
     p[0] = __float2bfloat16(scale * 0x1p65f * 0x1p65f);
-    p[1] = biases[static_cast<std::size_t>(row) * groups + g];
+    p[1] = source(row).biases[row_of(row) * groups + g];
   }
 }
 
@@ -121,10 +126,16 @@ cudaError_t fill_missing(float* partials, std::size_t bytes, cudaStream_t stream
                 bytes / 4);
 }
 
-cudaError_t repack(const std::uint32_t* codes, const bf16* scales, const bf16* biases,
-                   std::uint8_t* packed, int n, int k, int* out_of_range, cudaStream_t stream) {
-  return launch(repack_kernel, dim3(blocks_of(n, k)), 256, 0, stream, codes, scales, biases, packed,
-                n, k, out_of_range);
+cudaError_t repack(const StoredRows& rows, std::uint8_t* packed, int n, int k, int* out_of_range,
+                   cudaStream_t stream) {
+  return launch(repack_kernel, dim3(blocks_of(n, k)), 256, 0, stream, rows, StoredRows{}, false,
+                packed, n, k, out_of_range);
+}
+
+cudaError_t repack_in_turns(const StoredRows& first, const StoredRows& second, std::uint8_t* packed,
+                            int n, int k, int* out_of_range, cudaStream_t stream) {
+  return launch(repack_kernel, dim3(blocks_of(2 * n, k)), 256, 0, stream, first, second, true,
+                packed, 2 * n, k, out_of_range);
 }
 
 cudaError_t synthesize(std::uint8_t* packed, int n, int k, std::uint64_t seed,

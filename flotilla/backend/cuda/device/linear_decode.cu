@@ -12,8 +12,10 @@ cudaError_t run(const bf16* x, int k, const LinearParams& params, int multiproce
   CUtensorMap map;
   const cudaError_t made = make_x_map(x, params.m, k, 8 * kColumns, kDecodeGroups, &map);
   if (made != cudaSuccess) return made;
-  return launch_after(params.early, decode_kernel<kColumns>, dim3(multiprocessors), kDecodeThreads,
-                      DecodeShared<kColumns>::kTotal, stream, map, params);
+  constexpr int kShared = DecodeShared<kColumns>::kTotal;
+  static_assert(2 * kAloneBytes > 226 * 1024 && kAloneBytes + kShared <= 226 * 1024);
+  return launch(decode_kernel<kColumns>, dim3(multiprocessors), kDecodeThreads,
+                params.alone ? kAloneBytes : kShared, stream, map, params);
 }
 
 }  // namespace

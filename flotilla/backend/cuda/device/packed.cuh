@@ -3,6 +3,7 @@
 
 #include "flotilla/backend/cuda/device/layout.cuh"
 #include "flotilla/backend/cuda/device/ptx.cuh"
+#include "flotilla/backend/cuda/device/values.cuh"
 
 namespace flotilla::backend::cuda {
 
@@ -21,6 +22,11 @@ __device__ __forceinline__ void store_pair(const LinearParams& a, const Segment&
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (m + i >= a.m) continue;
+    if (s.gated) {
+      static_cast<bf16*>(s.y)[static_cast<std::size_t>(m + i) * (s.n / 2) + row / 2] =
+          __float2bfloat16(gelu_times(c[i], c[i + 2]));
+      continue;
+    }
     const std::size_t at = static_cast<std::size_t>(m + i) * s.n + row;
     if (a.y_is_f32) {
       float* y = static_cast<float*>(s.y);

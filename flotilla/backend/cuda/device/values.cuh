@@ -35,6 +35,14 @@ __device__ __forceinline__ void store8(bf16* p, const float (&v)[8]) {
                                             pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
+// gelu_tanh(gate) * up
+__device__ __forceinline__ float gelu_times(float gate, float up) {
+  constexpr float kA = -1.5957691216057308f, kB = -0.07135481627260025f;
+  constexpr float kLog2e = 1.4426950408889634f;
+  const float power = exp2_fast(gate * fmaf(gate * gate, kB, kA) * kLog2e);
+  return __fdividef(gate, 1.0f + power) * up;
+}
+
 __device__ __forceinline__ float sum_over_warp(float v) {
 #pragma unroll
   for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace flotilla::make_checkpoint {
+namespace flotilla::checkpoint {
 
-struct ModelShape {
+struct SynthShape {
   std::int64_t hidden = 256;
   std::int64_t layers = 6;
   std::int64_t heads = 4;
@@ -30,24 +30,24 @@ struct ModelShape {
 };
 
 // "tiny", "1b", "4b", "31b"; nullopt for another name.
-std::optional<ModelShape> preset(const std::string& name);
+std::optional<SynthShape> synth_preset(const std::string& name);
 
-struct Matrix {
+struct SynthMatrix {
   std::string module;
   std::int64_t n = 0;
   std::int64_t k = 0;
 };
-struct Vector {
+struct SynthVector {
   std::string name;
   std::int64_t n = 0;
   float mean = 1.0f;  // values lie within 10 % of it
 };
 
-std::vector<Matrix> matrices(const ModelShape& shape);
-std::vector<Vector> vectors(const ModelShape& shape);
+std::vector<SynthMatrix> matrices(const SynthShape& shape);
+std::vector<SynthVector> vectors(const SynthShape& shape);
 // Of config.json.
-std::string config_text(const ModelShape& shape);
+std::string config_text(const SynthShape& shape);
 // Why the sizes do not fit together; empty when they do.
-std::string find_fault(const ModelShape& shape);
+std::string find_fault(const SynthShape& shape);
 
-}  // namespace flotilla::make_checkpoint
+}  // namespace flotilla::checkpoint

@@ -1,9 +1,9 @@
-#include "model_shape.h"
+#include "flotilla/checkpoint/synth_shape.h"
 
 #include <boost/json.hpp>
 #include <cmath>
 
-namespace flotilla::make_checkpoint {
+namespace flotilla::checkpoint {
 namespace {
 
 const std::string kPrefix = "language_model.model.";
@@ -14,8 +14,8 @@ std::string layer_prefix(std::int64_t layer) {
 
 }  // namespace
 
-std::optional<ModelShape> preset(const std::string& name) {
-  ModelShape shape;
+std::optional<SynthShape> synth_preset(const std::string& name) {
+  SynthShape shape;
   if (name == "tiny") return shape;
   shape.vocab = 262144;
   shape.head_dim = 256;
@@ -52,8 +52,8 @@ std::optional<ModelShape> preset(const std::string& name) {
   return std::nullopt;
 }
 
-std::vector<Matrix> matrices(const ModelShape& s) {
-  std::vector<Matrix> all = {{kPrefix + "embed_tokens", s.vocab, s.hidden}};
+std::vector<SynthMatrix> matrices(const SynthShape& s) {
+  std::vector<SynthMatrix> all = {{kPrefix + "embed_tokens", s.vocab, s.hidden}};
   for (std::int64_t l = 0; l < s.layers; ++l) {
     const std::int64_t dim = s.is_full(l) ? s.global_head_dim : s.head_dim;
     const std::int64_t kv = dim * (s.is_full(l) ? s.global_kv_heads : s.kv_heads);
@@ -70,8 +70,8 @@ std::vector<Matrix> matrices(const ModelShape& s) {
   return all;
 }
 
-std::vector<Vector> vectors(const ModelShape& s) {
-  std::vector<Vector> all = {{kPrefix + "norm.weight", s.hidden}};
+std::vector<SynthVector> vectors(const SynthShape& s) {
+  std::vector<SynthVector> all = {{kPrefix + "norm.weight", s.hidden}};
   for (std::int64_t l = 0; l < s.layers; ++l) {
     const std::int64_t dim = s.is_full(l) ? s.global_head_dim : s.head_dim;
     for (const char* name : {"input_layernorm", "post_attention_layernorm",
@@ -89,7 +89,7 @@ std::vector<Vector> vectors(const ModelShape& s) {
   return all;
 }
 
-std::string config_text(const ModelShape& s) {
+std::string config_text(const SynthShape& s) {
   namespace bj = boost::json;
   bj::array types;
   for (std::int64_t l = 0; l < s.layers; ++l)
@@ -136,10 +136,10 @@ std::string config_text(const ModelShape& s) {
   return bj::serialize(config) + "\n";
 }
 
-std::string find_fault(const ModelShape& s) {
+std::string find_fault(const SynthShape& s) {
   if (s.heads % s.kv_heads != 0 || s.heads % s.global_kv_heads != 0)
     return "heads must be a multiple of the KV heads";
-  for (const Matrix& matrix : matrices(s)) {
+  for (const SynthMatrix& matrix : matrices(s)) {
     if (matrix.k % s.group != 0) {
       return matrix.module + " has rows of " + std::to_string(matrix.k) +
              ", no multiple of the group size " + std::to_string(s.group);
@@ -148,4 +148,4 @@ std::string find_fault(const ModelShape& s) {
   return "";
 }
 
-}  // namespace flotilla::make_checkpoint
+}  // namespace flotilla::checkpoint

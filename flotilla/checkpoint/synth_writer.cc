@@ -1,22 +1,24 @@
-#include "writer.h"
+#include "flotilla/checkpoint/synth_writer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "flotilla/checkpoint/safetensors_writer.h"
 #include "flotilla/tensor/dtype.h"
 
-namespace flotilla::make_checkpoint {
+namespace flotilla::checkpoint {
 namespace {
 
-using checkpoint::SafetensorsWriter;
-using checkpoint::TensorEntry;
 using tensor::DType;
 
 // SplitMix64: fast, and enough for weights that nobody interprets.
@@ -57,7 +59,7 @@ void fill_bf16(std::vector<std::uint64_t>& buffer, Value value) {
 // Weights of about unit gain: the variance of q in [0, 2^bits) times scale^2 is 1 / k. Scales vary
 // by group and have both signs; scales and biases are drawn by the same generator, so that a bias
 // is the middle of its group's range.
-void plan_matrix(const Matrix& matrix, const ModelShape& shape, std::vector<Planned>& plan) {
+void plan_matrix(const SynthMatrix& matrix, const SynthShape& shape, std::vector<Planned>& plan) {
   const double levels = std::pow(2.0, shape.bits);
   const auto scale =
       static_cast<float>(std::sqrt(12.0 / (levels * levels - 1) / static_cast<double>(matrix.k)));
@@ -83,10 +85,10 @@ void plan_matrix(const Matrix& matrix, const ModelShape& shape, std::vector<Plan
                   }});
 }
 
-std::vector<Planned> make_plan(const ModelShape& shape) {
+std::vector<Planned> make_plan(const SynthShape& shape) {
   std::vector<Planned> plan;
-  for (const Matrix& matrix : matrices(shape)) plan_matrix(matrix, shape, plan);
-  for (const Vector& vector : vectors(shape)) {
+  for (const SynthMatrix& matrix : matrices(shape)) plan_matrix(matrix, shape, plan);
+  for (const SynthVector& vector : vectors(shape)) {
     plan.push_back({{.name = vector.name, .dtype = DType::kBF16, .shape = {vector.n}},
                     [mean = vector.mean](Random& random, auto& buffer) {
                       fill_bf16(buffer, [&] { return mean * (0.9f + 0.2f * random.unit()); });
@@ -105,7 +107,8 @@ std::uint64_t seed_of(const std::string& name, std::uint64_t seed) {
   return hash;
 }
 
-Status write_tensor(SafetensorsWriter& writer, const Planned& planned, std::uint64_t seed) {
+Status write_tensor(SafetensorsWriter& writer, const Planned& planned, std::uint64_t seed,
+                    const std::function<void(std::uint64_t)>& report) {
   constexpr std::size_t kWords = std::size_t{1} << 17;  // 1 MiB
   Random random(seed_of(planned.entry.name, seed));
   std::vector<std::uint64_t> buffer;
@@ -115,6 +118,7 @@ Status write_tensor(SafetensorsWriter& writer, const Planned& planned, std::uint
     planned.fill(random, buffer);
     FLOTILLA_TRY_STATUS(writer.write(std::as_bytes(std::span(buffer)).first(take)));
     left -= take;
+    report(take);
   }
   return ok_status();
 }
@@ -154,9 +158,68 @@ Status copy_tokenizer(const std::string& from, const std::string& to) {
   return ok_status();
 }
 
+struct Shard {
+  std::string name;
+  std::vector<Planned> tensors;
+};
+
+Status write_shard(const Shard& shard, const SynthOptions& options,
+                   const std::function<void(std::uint64_t)>& report) {
+  std::vector<TensorEntry> entries;
+  for (const Planned& planned : shard.tensors) entries.push_back(planned.entry);
+  FLOTILLA_TRY(SafetensorsWriter writer,
+               SafetensorsWriter::create(options.folder + "/" + shard.name, std::move(entries)));
+  for (const Planned& planned : shard.tensors)
+    FLOTILLA_TRY_STATUS(write_tensor(writer, planned, options.seed, report));
+  return writer.close();
+}
+
+// The streams of tensors do not depend on each other: files may be written in any order.
+Status write_shards(const std::vector<Shard>& shards, const SynthOptions& options,
+                    std::uint64_t total) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::uint64_t done = 0;        // guarded by mutex
+  std::optional<Error> failure;  // guarded by mutex
+  const std::function<void(std::uint64_t)> report = [&](std::uint64_t bytes) {
+    const std::lock_guard lock(mutex);
+    done += bytes;
+    if (options.progress) options.progress(done, total);
+  };
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < shards.size();) {
+      Status status = write_shard(shards[i], options, report);
+      const std::lock_guard lock(mutex);
+      if (!status.ok()) failure = std::move(status).error();
+      if (failure) return;
+    }
+  };
+  const unsigned wanted = options.num_threads > 0 ? static_cast<unsigned>(options.num_threads)
+                                                  : std::thread::hardware_concurrency();
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < std::min<std::size_t>(std::max(1u, wanted), shards.size()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) return std::move(*failure);
+  return ok_status();
+}
+
+std::vector<Shard> make_shards(const SynthShape& shape, std::uint64_t shard_bytes) {
+  std::vector<std::vector<Planned>> parts = split(make_plan(shape), shard_bytes);
+  std::vector<Shard> shards;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    char name[64] = "model.safetensors";
+    if (parts.size() > 1)
+      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
+    shards.push_back({name, std::move(parts[i])});
+  }
+  return shards;
+}
+
 }  // namespace
 
-Result<Written> write_checkpoint(const ModelShape& shape, const WriteOptions& options) {
+Result<SynthWritten> write_synthetic(const SynthShape& shape, const SynthOptions& options) {
   if (const std::string fault = find_fault(shape); !fault.empty())
     return Error{ErrorCode::kInvalidArgument, fault};
   std::error_code ec;
@@ -166,30 +229,22 @@ Result<Written> write_checkpoint(const ModelShape& shape, const WriteOptions& op
   if (std::filesystem::exists(options.folder + "/config.json", ec)) {
     return Error{ErrorCode::kAlreadyExists, options.folder + " already holds a model"};
   }
-  FLOTILLA_TRY_STATUS(copy_tokenizer(options.tokenizer_from, options.folder));
+  if (!options.tokenizer_from.empty())
+    FLOTILLA_TRY_STATUS(copy_tokenizer(options.tokenizer_from, options.folder));
 
-  Written written;
-  const std::vector<std::vector<Planned>> shards = split(make_plan(shape), options.shard_bytes);
+  SynthWritten written;
+  const std::vector<Shard> shards = make_shards(shape, options.shard_bytes);
   boost::json::object map;
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    char name[64] = "model.safetensors";
-    if (shards.size() > 1)
-      std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    std::vector<TensorEntry> entries;
-    for (const Planned& planned : shards[i]) {
-      entries.push_back(planned.entry);
-      map[planned.entry.name] = name;
+  for (const Shard& shard : shards) {
+    for (const Planned& planned : shard.tensors) {
+      map[planned.entry.name] = shard.name;
       written.num_bytes += bytes_of(planned.entry);
     }
-    FLOTILLA_TRY(SafetensorsWriter writer,
-                 SafetensorsWriter::create(options.folder + "/" + name, std::move(entries)));
-    for (const Planned& planned : shards[i])
-      FLOTILLA_TRY_STATUS(write_tensor(writer, planned, options.seed));
-    FLOTILLA_TRY_STATUS(writer.close());
   }
+  FLOTILLA_TRY_STATUS(write_shards(shards, options, written.num_bytes));
   written.num_files = shards.size();
-  for (const Matrix& matrix : matrices(shape)) written.num_parameters += matrix.n * matrix.k;
-  for (const Vector& vector : vectors(shape)) written.num_parameters += vector.n;
+  for (const SynthMatrix& matrix : matrices(shape)) written.num_parameters += matrix.n * matrix.k;
+  for (const SynthVector& vector : vectors(shape)) written.num_parameters += vector.n;
   if (shards.size() > 1) {
     const boost::json::value index = {{"metadata", {{"total_size", written.num_bytes}}},
                                       {"weight_map", std::move(map)}};
@@ -200,4 +255,4 @@ Result<Written> write_checkpoint(const ModelShape& shape, const WriteOptions& op
   return written;
 }
 
-}  // namespace flotilla::make_checkpoint
+}  // namespace flotilla::checkpoint
