@@ -21,7 +21,7 @@ namespace {
 struct ProviderConfig {
   std::string join, state_dir = default_state_dir();
   LinkSettings link;
-  std::int64_t drain_timeout_s = 600, max_waiting = 64;
+  std::int64_t drain_timeout_s = 60, max_waiting = 64;
   std::string log_level = "info", log_format = "text";
   ServerModels models;
 };
@@ -40,7 +40,7 @@ void declare(settings::Settings& s, ProviderConfig& c) {
   s.add("lazy", &c.models.lazy, "load models when the coordinator asks, not at start");
   s.add("max_waiting", &c.max_waiting, 0, 100'000, "jobs of a model that may wait here");
   s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
-        "how long running jobs may take at shutdown");
+        "how long running jobs may take at shutdown; shortly before, the rest goes to other nodes");
   s.add("log_level", &c.log_level, "debug, info, warn or error");
   s.add("log_format", &c.log_format, "text or json");
   declare(s, c.models);

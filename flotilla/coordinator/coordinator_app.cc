@@ -2,11 +2,13 @@
 
 #include <future>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "flotilla/coordinator/gateway/gateway.h"
 #include "flotilla/coordinator/link/link_acceptor.h"
 #include "flotilla/coordinator/registry/access_store.h"
+#include "flotilla/coordinator/registry/model_table.h"
 #include "flotilla/coordinator/schema.h"
 #include "flotilla/log/log.h"
 #include "flotilla/net/http.h"
@@ -19,7 +21,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
-constexpr auto kFlushTime = 1s;  // for the last answers at shutdown
+constexpr auto kSleptThrough = 500ms;
+constexpr auto kNoteModels = 1h;  // how stale the database may be about a model that is served
+constexpr auto kFlushTime = 1s;   // for the last answers at shutdown
 constexpr auto kAccessPoll = 200ms;
 constexpr auto kHandshakeTimeout = 10s;
 
@@ -28,6 +32,7 @@ DispatchLimits limits_of(const CoordinatorConfig& config) {
   limits.queue_timeout = std::chrono::seconds(config.queue_timeout_s);
   limits.first_token_timeout = std::chrono::seconds(config.first_token_timeout_s);
   limits.stall_timeout = std::chrono::seconds(config.stall_timeout_s);
+  limits.slept_through = kSleptThrough;
   limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
   return limits;
 }
@@ -63,8 +68,7 @@ struct CoordinatorApp::Impl {
       : config(c),
         clock(k),
         identity(std::move(id)),
-        dispatcher(clock, metrics, limits_of(c),
-                   [this] { gateway.publish_models(dispatcher.models()); }),
+        dispatcher(clock, metrics, limits_of(c), [this] { models_changed(); }),
         gateway(core_post(), dispatcher, keys, clock),
         io(static_cast<int>(c.io_threads)),
         core(io),
@@ -104,8 +108,28 @@ struct CoordinatorApp::Impl {
   }
 
   Status start(store::Database database);
+  void models_changed() {
+    std::vector<serving::ModelEntry> models = dispatcher.models();
+    note_models(models);
+    gateway.publish_models(std::move(models));
+  }
+  void note_models(const std::vector<serving::ModelEntry>& models) {
+    std::vector<std::string> fresh;
+    const auto now = clock.now();
+    for (const serving::ModelEntry& model : models) {
+      const auto [at, is_new] = models_noted.try_emplace(model.id, now);
+      if (!is_new && now - at->second < kNoteModels) continue;
+      at->second = now;
+      fresh.push_back(model.id);
+    }
+    if (!fresh.empty() && access) access->note_models(std::move(fresh));
+  }
   void tick() {
     dispatcher.tick();
+    if (const auto now = clock.now(); now - noted >= kNoteModels) {
+      noted = now;
+      note_models(dispatcher.models());
+    }
     links->tick();
     metrics.set_api_keys(keys.num_active());
     ticker.after(kTick, [this] { tick(); });
@@ -131,6 +155,8 @@ struct CoordinatorApp::Impl {
   const protocol::Identity identity;
   std::atomic<bool> stopping{false};
   bool started = false;
+  std::unordered_map<std::string, Clock::Instant> models_noted;  // core strand
+  Clock::Instant noted{};                                        // core strand
   Metrics metrics;
   ApiKeyStore keys;
   Dispatcher dispatcher;  // on the core strand
@@ -145,6 +171,9 @@ struct CoordinatorApp::Impl {
 };
 
 Status CoordinatorApp::Impl::start(store::Database database) {
+  FLOTILLA_TRY(const auto seen,
+               list_seen_models(database, clock.unix_seconds() - kModelMemorySeconds));
+  for (const std::string& model : seen) dispatcher.know_model(model);
   FLOTILLA_TRY(access,
                AccessStore::open(std::move(database), keys, clock,
                                  [this](std::vector<NodeRecord> nodes) { nodes_changed(nodes); }));

@@ -19,6 +19,7 @@
 #include "flotilla/protocol/handshake.h"
 #include "flotilla/protocol/join_token.h"
 #include "flotilla/protocol/link_error.h"
+#include "flotilla/protocol/transcript.h"
 
 namespace flotilla::coordinator {
 namespace {
@@ -88,6 +89,11 @@ class SocketNode {
       hello.models.back().id = "m";
       hello.models.back().max_concurrent = 4;
       return send(hello);
+    }
+    if (auto refusal = protocol::open_plain_frame(message); refusal.ok()) {
+      std::lock_guard lock(mutex_);
+      fault_ = std::get<protocol::Reject>(*refusal).error.param;
+      return;
     }
     auto frame = channel_->open(message);
     ASSERT_TRUE(frame.ok()) << to_string(frame.error());

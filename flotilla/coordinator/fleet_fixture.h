@@ -91,41 +91,54 @@ class Fleet : public ::testing::Test {
     out.id = model;
     out.max_concurrent = max_concurrent;
     out.context_length = 4096;
+    out.model_digest = "weights of " + model;
+    out.numerics_id = "cpu";
     return out;
   }
 
   std::shared_ptr<FakeNode> join(const std::string& name, std::uint32_t max_concurrent = 4,
                                  const std::vector<std::string>& models = {"m"}) {
-    auto node = std::make_shared<FakeNode>();
-    node->id = ProviderId{"id-" + name};
     protocol::Register message;
     for (const std::string& model : models) message.models.push_back(offer(model, max_concurrent));
+    return join(name, message);
+  }
+  std::shared_ptr<FakeNode> join(const std::string& name, const protocol::Register& message) {
+    auto node = std::make_shared<FakeNode>();
+    node->id = ProviderId{"id-" + name};
     dispatcher.node_joined({node->id, name, node}, message);
     return node;
   }
+  // A node that shows progress, as real ones do.
+  std::shared_ptr<FakeNode> join_lively(const std::string& name, std::uint32_t max_concurrent = 4) {
+    protocol::Register message;
+    message.models = {offer("m", max_concurrent)};
+    message.progress_interval_ms = 250;
+    return join(name, message);
+  }
 
   std::shared_ptr<FakeClient> ask(bool stream = true, std::uint32_t n = 1,
-                                  const std::string& model = "m") {
+                                  const std::string& model = "m", std::uint64_t key = 0) {
     auto client = std::make_shared<FakeClient>();
     client->id = RequestId{++num_requests};
     auto prepare = std::make_shared<protocol::Prepare>();
     prepare->model = model;
-    dispatcher.submit({client->id, "req", stream, n, prepare, [client](serving::ChatEvent event) {
-                         client->events.push_back(std::move(event));
-                         return client->takes_more;
-                       }});
+    const auto sink = [client](serving::ChatEvent event) {
+      client->events.push_back(std::move(event));
+      return client->takes_more;
+    };
+    dispatcher.submit({client->id, "req", stream, n, prepare, sink, key});
     return client;
   }
 
   void say(FakeNode& node, const FakeNode::Asked& to, protocol::ProviderMessage message) {
     dispatcher.node_message(node.id, &node, to.job, to.attempt, std::move(message));
   }
-  FakeNode::Asked lease(FakeNode& node, std::size_t i = 0) {
+  FakeNode::Asked lease(FakeNode& node, std::size_t i = 0, const std::string& digest = "d") {
     EXPECT_LT(i, node.asked.size());
     const FakeNode::Asked asked = node.asked.at(i);
     protocol::Lease message;
     message.prompt_tokens = 5;
-    message.prompt_digest = "d";
+    message.prompt_digest = digest;
     say(node, asked, message);
     return asked;
   }

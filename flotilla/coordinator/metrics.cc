@@ -28,6 +28,16 @@ struct Metrics::Impl {
   prom::Counter& tokens = counter("tokens_relayed_total", "Generated tokens relayed").Add({});
   prom::Counter& dropped =
       counter("frames_dropped_total", "Frames of attempts that were not current").Add({});
+  prom::Family<prom::Counter>& continued = counter(
+      "answers_continued_total", "Answers that went on elsewhere after their node was lost");
+  prom::Counter& silent =
+      counter("nodes_silent_total", "Times that a node with work stopped sending").Add({});
+  prom::Histogram& gap_seconds =
+      prom::BuildHistogram()
+          .Name("flotilla_answer_gap_seconds")
+          .Help("From the loss of an answer's node to its next token")
+          .Register(registry)
+          .Add({}, prom::Histogram::BucketBoundaries{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30});
   prom::Counter& unanswered = counter("cancels_unanswered_total",
                                       "Cancelled attempts that a node did not acknowledge in time")
                                   .Add({});
@@ -61,6 +71,13 @@ void Metrics::attempt_ended(std::string_view how) {
 void Metrics::first_content(std::chrono::nanoseconds since_admission) {
   impl_->first_content_seconds.Observe(std::chrono::duration<double>(since_admission).count());
 }
+void Metrics::answer_continued(bool mixed_numerics) {
+  impl_->continued.Add({{"numerics", mixed_numerics ? "mixed" : "same"}}).Increment();
+}
+void Metrics::answer_gap(std::chrono::nanoseconds gap) {
+  impl_->gap_seconds.Observe(std::chrono::duration<double>(gap).count());
+}
+void Metrics::node_silent() { impl_->silent.Increment(); }
 void Metrics::tokens_relayed(std::uint64_t n) { impl_->tokens.Increment(static_cast<double>(n)); }
 void Metrics::frame_dropped() { impl_->dropped.Increment(); }
 void Metrics::cancel_unanswered() { impl_->unanswered.Increment(); }

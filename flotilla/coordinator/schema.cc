@@ -28,6 +28,11 @@ std::span<const store::Migration> schema() {
            "CREATE TABLE change_counts (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
            "INSERT INTO change_counts (name, value) VALUES ('access', 1)",
        }},
+      {2,
+       "models that nodes have served",
+       {
+           "CREATE TABLE models_seen (name TEXT PRIMARY KEY, last_seen BIGINT NOT NULL)",
+       }},
   };
   return kSteps;
 }

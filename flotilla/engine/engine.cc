@@ -47,6 +47,10 @@ EngineStats Engine::stats() const {
   {
     std::lock_guard lock(mutex_);
     stats = stats_;
+    if (step_began_) {
+      stats.current_step =
+          std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - *step_began_);
+    }
   }
   stats.num_waiting += static_cast<std::uint32_t>(inbox_.num_submitted());
   return stats;
@@ -95,7 +99,7 @@ void Engine::serve() {
     const bool idle = !core_.has_work();
     take_commands(inbox_.take(idle, idle ? core_.next_deadline() : std::nullopt));
     if (stopping_) break;
-    const EngineCore::StepOutcome outcome = core_.step();
+    const EngineCore::StepOutcome outcome = timed_step();
     publish_stats();
     inbox_.retire(core_.take_finished());
     if (outcome == EngineCore::StepOutcome::kFailed) {
@@ -111,6 +115,21 @@ void Engine::serve() {
   core_.end_all({ErrorCode::kUnavailable, "the engine is stopping"});
   publish_stats();
   inbox_.retire(core_.take_finished());
+}
+
+EngineCore::StepOutcome Engine::timed_step() {
+  const auto began = steady_clock::now();
+  {
+    std::lock_guard lock(mutex_);
+    step_began_ = began;
+  }
+  const EngineCore::StepOutcome outcome = core_.step();
+  const auto took =
+      std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - began);
+  std::lock_guard lock(mutex_);
+  step_began_.reset();
+  longest_step_ = std::max(longest_step_, took);
+  return outcome;
 }
 
 void Engine::take_commands(InboxContent content) {
@@ -150,8 +169,9 @@ void Engine::note_failure() {
 }
 
 void Engine::publish_stats() {
-  const EngineStats stats = core_.stats();
+  EngineStats stats = core_.stats();
   std::lock_guard lock(mutex_);
+  stats.longest_step = longest_step_;
   stats_ = stats;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -49,6 +50,7 @@ class Engine {
   void run_loop();
   void serve();
   void take_commands(InboxContent content);
+  EngineCore::StepOutcome timed_step();
   void note_failure();
   void publish_stats();
 
@@ -57,9 +59,11 @@ class Engine {
   EngineCore core_;  // of the thread alone
   EngineInbox inbox_;
   mutable std::mutex mutex_;
-  Health health_;                     // guarded by mutex_
-  EngineStats stats_;                 // guarded by mutex_
-  bool stopping_ = false;             // of the thread alone
+  Health health_;                                                    // guarded by mutex_
+  EngineStats stats_;                                                // guarded by mutex_
+  std::optional<std::chrono::steady_clock::time_point> step_began_;  // guarded by mutex_
+  std::chrono::milliseconds longest_step_{0};                        // guarded by mutex_
+  bool stopping_ = false;                                            // of the thread alone
   std::vector<Submission> arriving_;  // of the thread alone; taken, not yet accepted
   std::thread thread_;
 };

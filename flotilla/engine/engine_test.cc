@@ -20,6 +20,7 @@ struct Bench {
     owned->before_step = [this](std::span<const ScheduledRow>) {
       ++steps;
       if (slow) std::this_thread::sleep_for(milliseconds(1));
+      while (held) std::this_thread::sleep_for(milliseconds(1));
       if (broken) throw std::runtime_error("device lost");
     };
     engine = std::make_unique<Engine>(options, layout, std::move(owned),
@@ -47,6 +48,7 @@ struct Bench {
   std::atomic<int> steps{0};
   std::atomic<bool> slow{false};
   std::atomic<bool> broken{false};
+  std::atomic<bool> held{false};
   std::unique_ptr<Engine> engine;
 };
 
@@ -75,6 +77,22 @@ TEST(Engine, ServesRequestsFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(complete, 32);
   EXPECT_TRUE(bench.settles());
+}
+
+TEST(Engine, TellsHowLongItsStepRuns) {
+  Bench bench;
+  EXPECT_EQ(bench.engine->stats().current_step.count(), 0);
+  bench.held = true;
+  const auto log = bench.submit(fake_job(1, 20, 5));
+  for (int i = 0; i < 2'000 && bench.engine->stats().current_step < milliseconds(30); ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_GE(bench.engine->stats().current_step, milliseconds(30));
+  bench.held = false;
+  ASSERT_TRUE(log->wait());
+  EXPECT_TRUE(bench.settles());
+  EXPECT_EQ(bench.engine->stats().current_step.count(), 0);
+  EXPECT_GE(bench.engine->stats().longest_step, milliseconds(30));
 }
 
 TEST(Engine, UsesNoProcessorWhenIdle) {

@@ -127,6 +127,9 @@ struct EngineStats {
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t completion_tokens_total = 0;
   std::uint64_t num_preemptions = 0;
+  // Steps cannot be interrupted: one that takes far longer than any before will not end.
+  std::chrono::milliseconds current_step{0};  // how long it runs already; 0: none runs
+  std::chrono::milliseconds longest_step{0};  // of those that have ended
   state::PrefixCacheStats prefix_cache = {};
 };
 

@@ -35,32 +35,56 @@ Result<Hello> CoordinatorHandshake::on_hello(std::string_view message, bool bina
 
 Result<std::string> CoordinatorHandshake::offer(const std::optional<KnownNode>& known) {
   FLOTILLA_CHECK(step_ == Step::kLookup, "offer() follows on_hello()");
-  if (!known) {
-    return link_error(LinkFault::kUninvitedNode,
-                      "no node named '" + hello_.node +
-                          "' was invited; run: flotilla-coordinator nodes invite " + hello_.node);
-  }
-  if (known->revoked) {
-    return link_error(LinkFault::kRevokedNode,
-                      "the invitation of node '" + hello_.node + "' was revoked");
-  }
-  if (known->bound_key && *known->bound_key != hello_.public_key) {
-    return link_error(LinkFault::kWrongNodeKey,
-                      "node '" + hello_.node + "' is bound to key " +
-                          fingerprint(*known->bound_key) + ", this one has " +
-                          fingerprint(hello_.public_key) +
-                          "; revoke and invite it again if its key file was lost");
-  }
   known_ = known;
   Offer offer;
   offer.version = std::min<std::uint32_t>(kProtocolVersion, hello_.max_version);
   offer.public_key = identity_.public_key();
   offer.ephemeral_key = share_.public_half();
-  offer.needs_invite = !known->bound_key.has_value();
+  // Whoever does not show the key that the name is bound to is asked for an invitation, whether the
+  // name is known or not: a stranger learns nothing about names.
+  offer.needs_invite = !shows_bound_key();
   FLOTILLA_TRY(transcript_, make_transcript(transcript_, offer));
   offer.signature = identity_.sign(labelled(kCoordinatorLabel, transcript_));
   step_ = Step::kProof;
   return plain_frame(offer);
+}
+
+bool CoordinatorHandshake::shows_bound_key() const {
+  return known_ && known_->bound_key && *known_->bound_key == hello_.public_key;
+}
+
+// What is wrong with an invitation is told to its holder only: to the machine with the bound key or
+// with the token's secret. All others get one and the same answer.
+Status CoordinatorHandshake::check_invitation(const Proof& proof) {
+  if (!shows_bound_key()) {
+    // Also for an unknown name, so that it takes as long.
+    const PublicKey& invite_key = known_ ? known_->invite_key : hello_.public_key;
+    const bool holds_token =
+        proof.invite_signature &&
+        verify(invite_key, labelled(kInviteLabel, transcript_), *proof.invite_signature);
+    if (!known_ || !holds_token) {
+      refusal_detail_ = !known_             ? "the name is unknown"
+                        : known_->bound_key ? "the name is bound to another key"
+                                            : "the join token is not the one of the invitation";
+      return link_error(LinkFault::kUninvitedNode,
+                        "no node named '" + hello_.node +
+                            "' was invited with this key or join token; run: "
+                            "flotilla-coordinator nodes invite " +
+                            hello_.node);
+    }
+  }
+  if (known_->revoked) {
+    return link_error(LinkFault::kRevokedNode,
+                      "the invitation of node '" + hello_.node + "' was revoked");
+  }
+  if (known_->bound_key && !shows_bound_key()) {
+    return link_error(LinkFault::kWrongNodeKey,
+                      "node '" + hello_.node + "' is bound to key " +
+                          fingerprint(*known_->bound_key) + ", this one has " +
+                          fingerprint(hello_.public_key) +
+                          "; revoke and invite it again if its key file was lost");
+  }
+  return ok_status();
 }
 
 Result<bool> CoordinatorHandshake::on_proof(std::string_view message, bool binary) {
@@ -75,13 +99,8 @@ Result<bool> CoordinatorHandshake::on_proof(std::string_view message, bool binar
     return link_error(LinkFault::kBadSignature,
                       "the signature of node '" + hello_.node + "' does not match its key");
   }
+  FLOTILLA_TRY_STATUS(check_invitation(*proof));
   const bool first_join = !known_->bound_key.has_value();
-  if (first_join &&
-      (!proof->invite_signature || !verify(known_->invite_key, labelled(kInviteLabel, transcript_),
-                                           *proof->invite_signature))) {
-    return link_error(LinkFault::kBadInvite,
-                      "node '" + hello_.node + "' does not hold its join token");
-  }
   FLOTILLA_TRY(keys_, share_.derive(hello_.ephemeral_key, transcript_, /*is_node=*/false));
   step_ = Step::kDone;
   return first_join;

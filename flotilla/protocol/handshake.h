@@ -92,12 +92,16 @@ class CoordinatorHandshake {
   // 1. The node's first message. Faults: kUnexpectedMessage, kFrameOversized, kMalformedMessage,
   // kVersionMismatch.
   Result<Hello> on_hello(std::string_view message, bool binary);
-  // 2. With what is known about hello.node (nullopt: nothing): the Offer to send, or
-  // kUninvitedNode, kRevokedNode, kWrongNodeKey.
+  // 2. With what is known about hello.node (nullopt: nothing): the Offer to send. The same for
+  // names that are known and names that are not.
   Result<std::string> offer(const std::optional<KnownNode>& known);
   // 3. The node's Proof. True when the node must now be bound to hello().public_key, durably,
-  // before Registered is sent. Faults: kBadSignature, kBadInvite, and those of frames.
+  // before Registered is sent. Faults: kBadSignature, kUninvitedNode (unknown name, other key,
+  // wrong token: all alike), kRevokedNode and kWrongNodeKey for holders of the invitation, and
+  // those of frames.
   Result<bool> on_proof(std::string_view message, bool binary);
+  // Why it was kUninvitedNode, for the coordinator's own log.
+  const std::string& refusal_detail() const { return refusal_detail_; }
 
   bool done() const { return keys_.has_value(); }
   const SessionKeys& keys() const { return *keys_; }
@@ -109,6 +113,9 @@ class CoordinatorHandshake {
 
  private:
   enum class Step { kHello, kLookup, kProof, kDone };
+  bool shows_bound_key() const;
+  Status check_invitation(const Proof& proof);
+
   const Identity& identity_;
   KeyShare share_;
   Step step_ = Step::kHello;
@@ -116,6 +123,7 @@ class CoordinatorHandshake {
   std::string transcript_;
   std::optional<KnownNode> known_;
   std::optional<SessionKeys> keys_;
+  std::string refusal_detail_;
 };
 
 }  // namespace flotilla::protocol

@@ -7,10 +7,12 @@
 
 #include <cstdio>
 #include <fstream>
+#include <set>
 
 #include "flotilla/protocol/frame.h"
 #include "flotilla/protocol/join_token.h"
 #include "flotilla/protocol/link_error.h"
+#include "flotilla/protocol/transcript.h"
 
 namespace flotilla::protocol {
 namespace {
@@ -37,16 +39,8 @@ Status shake(NodeHandshake& node, CoordinatorHandshake& coordinator,
              const std::optional<KnownNode>& known, bool* binds = nullptr) {
   FLOTILLA_TRY(const Hello hello, coordinator.on_hello(node.hello(), false));
   EXPECT_EQ(hello.node, "alpha");
-  auto offer = coordinator.offer(known);
-  if (!offer.ok()) {
-    // The node learns the same by name.
-    auto told = node.on_message(CoordinatorHandshake::reject(offer.error()), true);
-    EXPECT_FALSE(told.ok());
-    EXPECT_EQ(link_fault(told.error()), link_fault(offer.error()));
-    EXPECT_EQ(told.error().message, offer.error().message);
-    return offer.error();
-  }
-  FLOTILLA_TRY(const std::string proof, node.on_message(*offer, true));
+  FLOTILLA_TRY(const std::string offer, coordinator.offer(known));
+  FLOTILLA_TRY(const std::string proof, node.on_message(offer, true));
   FLOTILLA_TRY(const bool first, coordinator.on_proof(proof, true));
   if (binds != nullptr) *binds = first;
   return ok_status();
@@ -97,6 +91,7 @@ TEST(Handshake, AnUninvitedNodeIsRefusedByName) {
   const Status status = shake(node, coordinator, std::nullopt);
   EXPECT_EQ(fault_of(status.error()), LinkFault::kUninvitedNode);
   EXPECT_THAT(status.error().message, HasSubstr("no node named 'alpha' was invited"));
+  EXPECT_EQ(coordinator.refusal_detail(), "the name is unknown");
 }
 
 TEST(Handshake, ARevokedNodeIsRefusedByName) {
@@ -107,12 +102,60 @@ TEST(Handshake, ARevokedNodeIsRefusedByName) {
   EXPECT_EQ(fault_of(shake(node, coordinator, s.known).error()), LinkFault::kRevokedNode);
 }
 
-TEST(Handshake, AnotherMachineUnderABoundNameIsRefused) {
+TEST(Handshake, AnotherMachineWithTheTokenOfABoundNameIsRefused) {
   Scene s;
   s.known.bound_key = Identity::generate().public_key();
   NodeHandshake node(s.credentials());
   CoordinatorHandshake coordinator(s.coordinator);
   EXPECT_EQ(fault_of(shake(node, coordinator, s.known).error()), LinkFault::kWrongNodeKey);
+}
+
+TEST(Handshake, ABoundNodeIsToldOfItsRevocationWithoutAToken) {
+  Scene s;
+  s.known.bound_key = s.node.public_key();
+  s.known.revoked = true;
+  NodeCredentials credentials = s.credentials();
+  credentials.invite_secret.reset();
+  NodeHandshake node(credentials);
+  CoordinatorHandshake coordinator(s.coordinator);
+  EXPECT_EQ(fault_of(shake(node, coordinator, s.known).error()), LinkFault::kRevokedNode);
+}
+
+// Without a secret of the invitation, what comes back is the same for every state of a name.
+TEST(Handshake, AStrangerCannotTellKnownNamesFromOthers) {
+  Scene s;
+  std::vector<std::optional<KnownNode>> states(5, s.known);
+  states[0].reset();
+  states[2]->bound_key = Identity::generate().public_key();
+  states[3]->revoked = true;
+  states[4]->bound_key = states[2]->bound_key;
+  states[4]->revoked = true;
+  for (const bool has_token : {true, false}) {
+    std::set<std::string> answers;
+    for (const auto& known : states) {
+      NodeCredentials stranger = s.credentials();
+      stranger.invite_secret = random_seed();
+      NodeHandshake node(stranger);
+      CoordinatorHandshake coordinator(s.coordinator);
+      ASSERT_TRUE(coordinator.on_hello(node.hello(), false).ok());
+      const auto offer = coordinator.offer(known);
+      ASSERT_TRUE(offer.ok());
+      EXPECT_THAT(*offer, HasSubstr("\"needs_invite\":true"));
+      auto proof = node.on_message(*offer, true);
+      ASSERT_TRUE(proof.ok());
+      if (!has_token) {  // a client of its own making leaves the signature out
+        auto bare = open_plain_frame(*proof);
+        ASSERT_TRUE(bare.ok());
+        std::get<Proof>(*bare).invite_signature.reset();
+        proof = plain_frame(std::get<Proof>(*bare));
+        ASSERT_TRUE(proof.ok());
+      }
+      const auto refused = coordinator.on_proof(*proof, true);
+      ASSERT_FALSE(refused.ok());
+      answers.insert(to_string(refused.error()));
+    }
+    EXPECT_EQ(answers.size(), 1u);
+  }
 }
 
 TEST(Handshake, AFirstJoinWithoutTheRightSecretIsRefused) {
@@ -121,7 +164,7 @@ TEST(Handshake, AFirstJoinWithoutTheRightSecretIsRefused) {
   wrong.invite_secret = random_seed();
   NodeHandshake node(wrong);
   CoordinatorHandshake coordinator(s.coordinator);
-  EXPECT_EQ(fault_of(shake(node, coordinator, s.known).error()), LinkFault::kBadInvite);
+  EXPECT_EQ(fault_of(shake(node, coordinator, s.known).error()), LinkFault::kUninvitedNode);
 
   NodeCredentials none = s.credentials();
   none.invite_secret.reset();

@@ -19,8 +19,8 @@ namespace flotilla::protocol {
 
 using HandshakeMessage = std::variant<Hello, Offer, Proof, Reject>;
 // What a node sends once the link is sealed.
-using ProviderMessage =
-    std::variant<Register, Heartbeat, Lease, Refuse, Tokens, Finish, CancelAck, ModelStatus, Drain>;
+using ProviderMessage = std::variant<Register, Heartbeat, Progress, Lease, Refuse, Tokens, Finish,
+                                     CancelAck, ModelStatus, Drain>;
 // What the coordinator sends once the link is sealed.
 using CoordinatorMessage = std::variant<Registered, HeartbeatAck, Prepare, Start, Cancel, Flow,
                                         Load, Unload, Drain, Reject>;

@@ -55,9 +55,8 @@ Result<std::string> NodeHandshake::on_message(std::string_view message, bool bin
   proof.signature = credentials_.identity.sign(labelled(kNodeLabel, transcript));
   if (offer->needs_invite) {
     if (!credentials_.invite_secret) {
-      return link_error(
-          LinkFault::kBadInvite,
-          "node '" + credentials_.node + "' joins for the first time and needs its join token");
+      return link_error(LinkFault::kBadInvite, "the coordinator does not know this key of node '" +
+                                                   credentials_.node + "': it needs a join token");
     }
     proof.invite_signature =
         Identity::from_seed(*credentials_.invite_secret).sign(labelled(kInviteLabel, transcript));

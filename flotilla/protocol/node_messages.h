@@ -77,11 +77,14 @@ struct Register {
   std::string software = {};
   HardwareInfo hardware = {};
   std::vector<ModelOffer> models = {};
+  // A Progress comes at least so often while the node has jobs; 0: it sends none.
+  std::uint32_t progress_interval_ms = 0;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("software", m.software, kMaxName);
     v("hardware", m.hardware);
     v("models", m.models, kMaxModels);
+    v("progress_interval_ms", m.progress_interval_ms);
   }
 };
 
@@ -152,6 +155,18 @@ struct HeartbeatAck {
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("sequence", m.sequence);
+  }
+};
+
+// Node to coordinator, while it has jobs: they go on, though there is no token to send. A long
+// prefill shows itself so; a process that was stopped does not.
+struct Progress {
+  static constexpr std::string_view kType = "progress";
+  static constexpr std::uint8_t kKind = 20;
+  std::vector<std::string> stuck = {};  // models whose engine has finished no step for too long
+  template <class Self, class Visitor>
+  static void fields(Self& m, Visitor&& v) {
+    v("stuck", m.stuck, kMaxModels);
   }
 };
 

@@ -23,6 +23,8 @@ constexpr std::size_t kLinkFreeBytes = 1u << 20;
 constexpr auto kLinkPoll = 10ms;
 // Changes of load are told at most this often, besides the regular heartbeats.
 constexpr auto kLoadNews = 500ms;
+// The coordinator looks for another node when a second goes by without a frame.
+constexpr auto kProgressInterval = 250ms;
 
 // Faults that dialling again does not mend.
 bool is_final(const Error& error) {
@@ -62,6 +64,7 @@ struct Agent::Impl : std::enable_shared_from_this<Agent::Impl> {
         started(c.now()),
         link_timer(strand),
         news_timer(strand),
+        progress_timer(strand),
         drain_timer(strand) {}
 
   void start();
@@ -70,6 +73,7 @@ struct Agent::Impl : std::enable_shared_from_this<Agent::Impl> {
   void send(protocol::ProviderMessage message, const AttemptKey& key);
   void watch_link();
   void load_changed();
+  void show_progress();
   void drain(std::chrono::milliseconds deadline, std::function<void(bool)> done);
   void end_drain(bool all_ended);
   void load(const std::string& model);
@@ -85,7 +89,7 @@ struct Agent::Impl : std::enable_shared_from_this<Agent::Impl> {
   const AgentOptions options;
   std::unique_ptr<WorkerPool> workers;
   const Clock::Instant started;
-  net::Timer link_timer, news_timer, drain_timer;
+  net::Timer link_timer, news_timer, progress_timer, drain_timer;
   std::shared_ptr<CoordinatorLink> link;
   std::shared_ptr<JobRunner> jobs;
   std::function<void(bool)> drained;
@@ -94,6 +98,7 @@ struct Agent::Impl : std::enable_shared_from_this<Agent::Impl> {
   bool coordinator_drains = false;  // until the connection ends
   bool news_due = false;
   bool watching_link = false;
+  std::uint64_t received_seen = 0;
   std::atomic<bool> connected{false};    // for other threads
   std::atomic<std::size_t> num_jobs{0};  // for other threads
 };
@@ -114,6 +119,7 @@ void Agent::Impl::start() {
   events.make_heartbeat = [this] { return make_heartbeat(); };
   events.on_up = [this](const protocol::Registered&) {
     connected = true;
+    show_progress();
     if (options.on_registered) options.on_registered();
   };
   events.on_message = [this](const protocol::FrameHeader& header,
@@ -123,6 +129,7 @@ void Agent::Impl::start() {
   events.on_down = [this](const std::string&) {
     connected = false;
     coordinator_drains = false;
+    progress_timer.cancel();
     jobs->set_draining(draining);
     // The coordinator starts them again elsewhere; here nobody would read them.
     jobs->drop_all();
@@ -150,6 +157,7 @@ void Agent::Impl::stop() {
   if (link) link->stop("the node stops");
   link_timer.cancel();
   news_timer.cancel();
+  progress_timer.cancel();
   drain_timer.cancel();
   if (drained) std::exchange(drained, nullptr)(false);
   connected = false;
@@ -210,6 +218,20 @@ void Agent::Impl::load_changed() {
   });
 }
 
+void Agent::Impl::show_progress() {
+  progress_timer.after(kProgressInterval, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->stopped || !self->link->up()) return;
+    // A long prompt that is still arriving is no job yet, and the coordinator waits for it.
+    const std::uint64_t received = self->link->received_bytes();
+    if (self->jobs->num_jobs() > 0 || received != self->received_seen) {
+      self->link->send(protocol::Progress{self->jobs->stuck_models()});
+    }
+    self->received_seen = received;
+    self->show_progress();
+  });
+}
+
 void Agent::Impl::drain(std::chrono::milliseconds deadline, std::function<void(bool)> done) {
   if (stopped || !jobs) return done(true);
   draining = true;
@@ -261,6 +283,7 @@ void Agent::Impl::unload(const std::string& model) {
 protocol::Register Agent::Impl::make_register() const {
   protocol::Register message;
   message.software = options.software;
+  message.progress_interval_ms = static_cast<std::uint32_t>(kProgressInterval.count());
   message.hardware = probe_hardware(options.num_threads);
   message.hardware.accelerator = options.accelerator.substr(0, protocol::kMaxName);
   for (const ModelRecord& record : models.list()) {

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kScript = R"({"model": "demo", "rules": [
   {"match": {"user": "slow"}, "steps": [{"repeat": 2000, "steps": [{"raw": "x", "delay_ms": 1}]}]},
+  {"match": {"user": "late"}, "start_ms": 700, "steps": ["x"]},
   {"match": {"user": "short"}, "steps": [{"raw": "a", "delay_ms": 100}]},
   {"steps": ["hello"]}]})";
 
@@ -105,6 +106,20 @@ TEST_F(AgentTest, RegistersBeatsAndServes) {
   EXPECT_EQ(coordinator_.inbox.take_output(job).content, "hello");
 }
 
+TEST_F(AgentTest, ShowsProgressWhileAJobHasNoTokenYet) {
+  start_agent();
+  ASSERT_TRUE(wait_registered());
+  EXPECT_GT(coordinator_.inbox.take<protocol::Register>()->progress_interval_ms, 0u);
+  const JobId job = run("late");
+  for (int i = 0; i < 2; ++i) {
+    const auto sign = coordinator_.inbox.take<protocol::Progress>();
+    ASSERT_TRUE(sign);
+    EXPECT_TRUE(sign->stuck.empty());
+  }
+  EXPECT_EQ(coordinator_.inbox.count<protocol::Tokens>(), 0u);
+  EXPECT_TRUE(coordinator_.inbox.take<protocol::Finish>(job));
+}
+
 TEST_F(AgentTest, AnIdleLinkStaysUpOnHeartbeatsAlone) {
   start_agent();
   ASSERT_TRUE(wait_registered());
@@ -189,11 +204,11 @@ TEST_F(AgentTest, RefusalsByEitherSideHaveTheirNames) {
     rejections_.clear();
   }
   {
-    SCOPED_TRACE("bad invite, told after the proof");
+    SCOPED_TRACE("bad invite, which is all that a stranger has");
     credentials_ = coordinator_.credentials(node_);
     credentials_.invite_secret = protocol::random_seed();
     start_agent();
-    EXPECT_EQ(wait_rejection(), protocol::LinkFault::kBadInvite);
+    EXPECT_EQ(wait_rejection(), protocol::LinkFault::kUninvitedNode);
     agent_.reset();
     rejections_.clear();
   }

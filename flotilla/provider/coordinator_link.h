@@ -56,6 +56,8 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   void send_register();   // the list of models has changed
   void send_heartbeat();  // now, besides the regular ones
   std::size_t queued_bytes() const { return session_ ? session_->queued_bytes() : 0; }
+  // Of this connection, incomplete messages too.
+  std::uint64_t received_bytes() const { return session_ ? session_->received_bytes() : 0; }
 
  private:
   enum class State { kWaiting, kConnecting, kHandshake, kRegistering, kUp, kStopped };

@@ -17,6 +17,9 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t kMaxRemembered = 8'192;
+// A step that is not over after five times the longest one before it, and this long, is stuck.
+// Until a first step has ended nobody knows how slow the machine is.
+constexpr milliseconds kLongStep{30'000}, kLongFirstStep{120'000};
 
 // What the coordinator may do with a failure: another node, or tell the client.
 RefuseReason refuse_reason(ErrorCode code) {
@@ -325,6 +328,19 @@ std::uint32_t JobRunner::expected_wait_ms(const engine::TextEngine& engine,
   const double seconds =
       speed->second.job_seconds() * static_cast<double>(ahead) / static_cast<double>(slots);
   return static_cast<std::uint32_t>(std::min(seconds * 1000, 600'000.0));
+}
+
+std::vector<std::string> JobRunner::stuck_models() const {
+  std::vector<std::string> stuck;
+  for (const ModelRecord& record : models_.list()) {
+    if (!record.engine) continue;
+    const engine::EngineStats stats = record.engine->stats();
+    const milliseconds limit = stats.longest_step.count() == 0
+                                   ? kLongFirstStep
+                                   : std::max(kLongStep, 5 * stats.longest_step);
+    if (stats.current_step > limit) stuck.push_back(record.name);
+  }
+  return stuck;
 }
 
 std::vector<protocol::SlotLoad> JobRunner::loads() const {

@@ -59,6 +59,8 @@ class JobRunner : public std::enable_shared_from_this<JobRunner> {
   void drop_all();
   std::size_t num_jobs() const { return jobs_.size(); }
   std::vector<protocol::SlotLoad> loads() const;
+  // Models whose jobs will not go on: their engine is in a step that does not end.
+  std::vector<std::string> stuck_models() const;
 
  private:
   enum class State { kPreparing, kLeased, kRunning };

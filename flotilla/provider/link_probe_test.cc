@@ -49,7 +49,7 @@ TEST_F(LinkProbeTest, AProofThatIsNotWantedIsNamed) {
   credentials_.invite_secret = protocol::random_seed();  // of another invitation
   const auto probed = probe(credentials_);
   ASSERT_FALSE(probed.ok());
-  EXPECT_EQ(protocol::link_fault(probed.error()), protocol::LinkFault::kBadInvite);
+  EXPECT_EQ(protocol::link_fault(probed.error()), protocol::LinkFault::kUninvitedNode);
 }
 
 TEST_F(LinkProbeTest, NobodyThereIsAnError) {

@@ -4,10 +4,10 @@ import {join} from 'node:path';
 import {after, before, describe, it} from 'node:test';
 
 import {OpenAI} from './lib/clients.mjs';
-import {coordinatorCommand, eventually, invite, patience, registered, startCoordinator, startFleet,
-        startNode} from './lib/processes.mjs';
+import {coordinatorCommand, eventually, invite, patience, registered, restartCoordinator, sleep,
+        startCoordinator, startFleet, startNode} from './lib/processes.mjs';
 import {ask} from './lib/script.mjs';
-import {assemble, readSse} from './lib/sse.mjs';
+import {assemble, parseSse, readSse} from './lib/sse.mjs';
 
 const kFleetScript = {
   model: 'scripted',
@@ -49,35 +49,58 @@ describe('a node is killed', () => {
     });
   }
 
-  it('after the first content: one error event, no [DONE], no made-up stop', {timeout: patience(60_000)}, async () => {
+  // Reads until `after` pieces have come, then kills the node that serves the stream.
+  const cut = async (d, response, after) => {
+    const reader = response.body.getReader();
+    let text = '';
+    let killed = false;
+    for (;;) {
+      const {done, value} = await reader.read();
+      if (done) return text;
+      text += Buffer.from(value).toString();
+      if (!killed && text.split('data: ').length > after) {
+        killed = true;
+        await d.nodes[0].kill();
+      }
+    }
+  };
+
+  it('after the first content: another one goes on with the same stream', {timeout: patience(60_000)}, async () => {
     const d = await startFleet({script: kFleetScript});
     try {
-      const response = await d.post(ask('long', {stream: true}));
-      const reader = response.body.getReader();
-      let text = '';
-      let killed = false;
-      for (;;) {
-        const {done, value} = await reader.read();
-        if (done) break;
-        text += Buffer.from(value).toString();
-        if (!killed && text.split('tick').length > 10) {
-          killed = true;
-          await d.nodes[0].kill();
-        }
-      }
-      const frames = text.split('\n\n').filter((f) => f.startsWith('data: ')).map((f) => f.slice(6));
-      assert.ok(!frames.includes('[DONE]'));
-      const parsed = frames.map((f) => JSON.parse(f));
-      assert.equal(parsed.filter((f) => f.error).length, 1);
-      assert.ok(parsed.at(-1).error);
-      assert.ok(parsed.every((f) => !f.choices || f.choices.every((c) => c.finish_reason === null)));
+      const response = await d.post(ask('long', {stream: true, logprobs: true, stream_options: {include_usage: true}}));
+      const second = d.nodes.length;
+      startNode(d, {script: kFleetScript});
+      await eventually('the second node', async () => d.nodes[second].log.includes('link_up'));
+      const {frames} = parseSse(await cut(d, response, 40));
+      assert.equal(frames.at(-1), '[DONE]');
+      const [choice] = assemble(frames.slice(0, -1));
+      assert.equal(choice.content, 'tick '.repeat(300));
+      assert.equal(choice.finish, 'stop');
+      assert.equal(choice.roles, 1);
+      assert.equal(choice.logprobs.length, 301);  // the end token has one too
+      assert.equal(frames.findLast((f) => f.usage)?.usage.completion_tokens, 301);
     } finally {
       await d.stop();
     }
   });
 
-  it('after the first content: the openai client raises', {timeout: patience(60_000)}, async () => {
-    const d = await startFleet({script: kFleetScript});
+  it('after the first content, with nobody to go on: one error event, no [DONE], no made-up stop', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, args: ['--queue-timeout-s', '2']});
+    try {
+      const text = await cut(d, await d.post(ask('long', {stream: true})), 10);
+      const {frames} = parseSse(text);
+      assert.ok(!frames.includes('[DONE]'));
+      assert.equal(frames.filter((f) => f.error).length, 1);
+      assert.ok(frames.at(-1).error);
+      assert.ok(frames.every((f) => !f.choices || f.choices.every((c) => c.finish_reason === null)));
+    } finally {
+      await d.stop();
+    }
+  });
+
+  it('after the first content, with nobody to go on: the openai client raises', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, args: ['--queue-timeout-s', '2']});
     try {
       const client = new OpenAI({baseURL: `${d.url}/v1`, apiKey: d.key, maxRetries: 0});
       let pieces = 0;
@@ -94,16 +117,55 @@ describe('a node is killed', () => {
   });
 
   it('with nobody left: 503 and Retry-After in bounded time', {timeout: patience(60_000)}, async () => {
-    const d = await startFleet({script: kFleetScript});
+    const d = await startFleet({script: kFleetScript, args: ['--queue-timeout-s', '2']});
     try {
       await d.nodes[0].kill();
-      const response = await eventually('a refusal', async () => {
-        const r = await d.post(ask('hello'));
-        return r.status >= 400 ? r : null;
-      }, 40_000);
-      assert.ok([404, 503].includes(response.status), String(response.status));
+      const response = await d.post(ask('hello'));
+      assert.equal(response.status, 503);
+      assert.ok(Number(response.headers.get('retry-after')) > 0);
       assert.ok((await response.json()).error.message.length > 0);
       assert.notEqual((await fetch(`${d.url}/readyz`)).status, 200);
+    } finally {
+      await d.stop();
+    }
+  });
+});
+
+describe('the coordinator is restarted', () => {
+  it('a model whose node is not back yet is unavailable, not unknown', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, args: ['--queue-timeout-s', '1']});
+    try {
+      await eventually('the model is noted', async () => (await d.models()).length > 0);
+      await sleep(500);
+      await d.nodes[0].kill();
+      await restartCoordinator(d);
+      const known = await d.post(ask('hello'));
+      assert.equal(known.status, 503);
+      assert.ok(Number(known.headers.get('retry-after')) > 0);
+      startNode(d, {script: kFleetScript, name: 'node-0', token: ''});
+      await eventually('the node', async () => (await d.models()).length > 0);
+      assert.equal((await d.post(ask('hello'))).status, 200);
+      assert.equal((await d.post({...ask('hello'), model: 'never-seen'})).status, 404);
+    } finally {
+      await d.stop();
+    }
+  });
+});
+
+describe('a node that stops politely', () => {
+  it('hands over what it cannot finish in its time', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, nodeArgs: ['--drain-timeout-s', '3']});
+    try {
+      const response = await d.post(ask('long', {stream: true}));
+      startNode(d, {script: kFleetScript});
+      await registered(d, 2);
+      const stopped = d.nodes[0].stop();
+      const {frames} = await readSse(response);
+      assert.equal(frames.at(-1), '[DONE]');
+      assert.equal(assemble(frames.slice(0, -1))[0].content, 'tick '.repeat(300));
+      await stopped;
+      const metrics = await (await fetch(`${d.url}/metrics`)).text();
+      assert.match(metrics, /attempts_total\{how="handed_over"\} 1/);
     } finally {
       await d.stop();
     }

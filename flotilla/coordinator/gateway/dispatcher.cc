@@ -33,7 +33,8 @@ Dispatcher::Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limi
     : clock_(clock),
       metrics_(metrics),
       limits_(limits),
-      on_models_changed_(std::move(on_models_changed)) {}
+      on_models_changed_(std::move(on_models_changed)),
+      machines_(limits.machines) {}
 
 void Dispatcher::submit(Admission admission) {
   Request fresh;
@@ -43,12 +44,14 @@ void Dispatcher::submit(Admission admission) {
   fresh.stream = admission.stream;
   fresh.prepare = std::move(admission.prepare);
   fresh.sink = std::move(admission.sink);
+  fresh.key = admission.key;
   fresh.admitted = clock_.now();
-  fresh.queue_deadline = fresh.admitted + limits_.queue_timeout;
   Request& request = table_.add_request(std::move(fresh));
   std::vector<JobId> jobs;
   for (std::uint32_t choice = 0; choice < admission.num_choices; ++choice) {
-    jobs.push_back(table_.add_job(request, protocol::random_job_id(), choice).id);
+    Job& job = table_.add_job(request, protocol::random_job_id(), choice);
+    job.queue_deadline = request.admitted + limits_.queue_timeout;
+    jobs.push_back(job.id);
   }
   for (const JobId& id : jobs) {
     Job* job = table_.job(id);
@@ -75,8 +78,7 @@ void Dispatcher::cancel(RequestId id) {
     } else {
       end_attempt(*job, End::kCancel, "cancelled");
     }
-    metrics_.job_finished("cancelled");
-    table_.erase_job(job_id);
+    settle(*job, "cancelled");
   }
   const std::string model = request->model;
   table_.erase_request(id);
@@ -86,7 +88,7 @@ void Dispatcher::cancel(RequestId id) {
 
 void Dispatcher::place(Job& job) {
   Request& request = *table_.request(job.request);
-  if (job.num_failures >= limits_.max_failures) {
+  if (job.strikes >= limits_.max_failures * kStrike || job.num_badly >= limits_.max_attempts) {
     fail_job(job, job.last_refusal.value_or(
                       Error{ErrorCode::kUnavailable, "too many nodes failed on this request"}));
     return;
@@ -96,12 +98,34 @@ void Dispatcher::place(Job& job) {
     pump(request.model);
     return;
   }
-  ProviderRecord* provider = router_.take_slot(request.model, job.excluded);
-  if (provider != nullptr) {
-    dispatch(job, *provider);
-  } else {
-    enqueue(job);
+  if (!try_place(job)) enqueue(job);
+}
+
+RouteWish Dispatcher::wish_for(const Job& job) const {
+  RouteWish wish{.excluded = job.excluded};
+  if (job.begun()) wish.model_digest = job.model_digest;
+  return wish;
+}
+
+bool Dispatcher::try_place(Job& job) {
+  const std::string& model = table_.request(job.request)->model;
+  RouteWish wish = wish_for(job);
+  ProviderRecord* provider = nullptr;
+  if (job.begun()) {
+    // First where the bits are the same, then where at least the weights are.
+    wish.numerics_id = job.numerics_id;
+    provider = router_.take_slot(model, wish);
+    wish.numerics_id = {};
   }
+  if (provider == nullptr) provider = router_.take_slot(model, wish);
+  if (provider == nullptr && job.begun() && !job.committed &&
+      router_.num_reachable(model, wish) == 0) {
+    provider = router_.take_slot(model, {.excluded = job.excluded});
+    if (provider != nullptr) begin_anew(job);
+  }
+  if (provider == nullptr) return false;
+  dispatch(job, *provider);
+  return true;
 }
 
 void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
@@ -111,6 +135,7 @@ void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
   job.provider = &provider;
   job.attempt_since = job.last_progress = clock_.now();
   job.num_frames = 0;
+  if (provider.jobs.empty()) provider.pulse.start(job.attempt_since);
   provider.jobs.insert(job.id);
   provider.link->send_prepare(request.prepare, job.choice, job.id, job.attempt);
 }
@@ -128,55 +153,56 @@ void Dispatcher::enqueue(Job& job) {
   }
   // Nodes may come back, so nobody listing the model is a reason to wait; every one having refused
   // is not.
-  const std::size_t listed = router_.num_candidates(model, {});
-  if (listed > 0 && router_.num_candidates(model, job.excluded) == 0 && job.last_refusal) {
+  RouteWish wish = wish_for(job);
+  const bool none_left = router_.num_candidates(model, wish) == 0;
+  wish.excluded = {};
+  if (none_left && router_.num_candidates(model, wish) > 0 && job.last_refusal) {
     fail_job(job, *job.last_refusal);
     return;
   }
-  std::deque<JobId>& queue = queues_[model];
-  if (queue.size() >= limits_.max_queued_per_model) {
-    fail_job(job, {ErrorCode::kResourceExhausted,
-                   "model '" + model + "': all nodes are busy and " + std::to_string(queue.size()) +
-                       " requests wait already (limit " +
-                       std::to_string(limits_.max_queued_per_model) + ")"});
-    return;
+  const auto queue = queues_.find(model);
+  const std::size_t num_waiting = queue == queues_.end() ? 0 : queue->second.size();
+  // One that had a node has waited its turn.
+  if (job.attempt == 0 && num_waiting >= limits_.max_queued_per_model) {
+    const Error full{ErrorCode::kResourceExhausted,
+                     "model '" + model + "': all nodes are busy and " +
+                         std::to_string(num_waiting) + " requests wait already (limit " +
+                         std::to_string(limits_.max_queued_per_model) + ")"};
+    const auto displaced =
+        num_waiting == 0 ? std::nullopt : queue->second.to_displace_for(request.key);
+    if (!displaced) {
+      fail_job(job, full);
+      return;
+    }
+    Job& other = *table_.job(*displaced);
+    const RequestId its_request = other.request;
+    fail_job(other, full);
+    erase_if_done(its_request);
   }
   job.state = JobState::kQueued;
   job.provider = nullptr;
-  // A job that lost its node has waited before: it goes to the front. Its time on the node was no
-  // waiting.
+  FairQueue& lanes = queues_[model];
   if (job.attempt > 0) {
-    request.queue_deadline = std::max(request.queue_deadline, clock_.now() + limits_.queue_timeout);
-    queue.push_front(job.id);
+    lanes.push_urgent(job.id);
   } else {
-    queue.push_back(job.id);
+    lanes.push(job.id, request.key);
   }
 }
 
 void Dispatcher::leave_queue(const Job& job, const std::string& model) {
   const auto queue = queues_.find(model);
   if (queue == queues_.end()) return;
-  std::erase(queue->second, job.id);
+  queue->second.erase(job.id, table_.request(job.request)->key);
   if (queue->second.empty()) queues_.erase(queue);
 }
 
 void Dispatcher::pump(const std::string& model) {
   const auto at = queues_.find(model);
   if (at == queues_.end()) return;
-  const auto* index = registry_.model(model);
-  if (index == nullptr) return;
-  std::deque<JobId>& queue = at->second;
-  for (auto entry = queue.begin(); entry != queue.end() && !index->free.empty();) {
-    Job& job = *table_.job(*entry);
-    ProviderRecord* provider = router_.take_slot(model, job.excluded);
-    if (provider == nullptr) {  // only nodes that have refused this one are free
-      ++entry;
-      continue;
-    }
-    entry = queue.erase(entry);
-    dispatch(job, *provider);
+  const auto take = [this](const JobId& id) { return try_place(*table_.job(id)); };
+  while (!at->second.empty() && router_.any_free(model) && at->second.offer(take)) {
   }
-  if (queue.empty()) queues_.erase(at);
+  if (at->second.empty()) queues_.erase(at);
 }
 
 void Dispatcher::pump_all() {
@@ -208,9 +234,11 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
   record->software = message.software;
   record->link = std::move(node.link);
   record->hardware = message.hardware;
+  record->shows_progress = message.progress_interval_ms > 0;
   record->last_frame = clock_.now();
   ProviderRecord& provider = registry_.add(std::move(record));
-  registry_.set_models(provider, message.models);
+  cool(provider, clock_.now());
+  set_models(provider, message);
   protocol::Registered reply;
   reply.provider = provider.id.value;
   reply.heartbeat_interval_ms = static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
@@ -220,11 +248,19 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
                                     {"provider", provider.id.value},
                                     {"software", provider.software},
                                     {"models", message.models.size()},
+                                    {"faults", machines_.num_faults(provider.id)},
                                     {"numerics", numerics_of(message)}});
   metrics_.node_connected();
   on_models_changed_();
   pump_all();
   update_gauges();
+}
+
+void Dispatcher::set_models(ProviderRecord& provider, const protocol::Register& message) {
+  registry_.set_models(provider, message.models);
+  for (auto& [model, slot] : provider.slots) {
+    if (slot.load.decode_tokens_per_s == 0) machines_.recall_speed(provider.id, slot.load);
+  }
 }
 
 void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const std::string& why) {
@@ -234,7 +270,11 @@ void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const s
   log::info(
       "provider_lost",
       {{"node", provider->node}, {"provider", id.value}, {"why", why}, {"jobs", jobs.size()}});
-  metrics_.node_lost(why == "replaced" || why == "silent" ? why : "closed");
+  const bool planned = provider->draining || why == "revoked" || why == "stopping";
+  metrics_.node_lost(provider->draining                                ? "drained"
+                     : why == "replaced" || why == "silent" || planned ? why
+                                                                       : "closed");
+  if (!planned) machines_.fault(id, clock_.now());
   table_.drop_cancelled_of(id);
   // First out of the index, so that no job is given to it again.
   provider->draining = true;
@@ -253,7 +293,7 @@ void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const s
     const RequestId request = job->request;
     attempt_failed(*job, End::kDone, "",
                    {ErrorCode::kUnavailable, "the node that served this request was lost"},
-                   Blame::kBadLuck);
+                   planned ? Blame::kNobody : Blame::kBadLuck, jobs.size());
     erase_if_done(request);
   }
   update_gauges();
@@ -285,18 +325,27 @@ void Dispatcher::end_attempt(Job& job, End end, std::string_view how) {
   provider->link->send(protocol::Cancel{std::string(how)}, job.id, job.attempt);
 }
 
-void Dispatcher::attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame) {
+void Dispatcher::attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame,
+                                std::size_t num_sharing) {
   if (job.provider != nullptr && blame == Blame::kNode) job.excluded.push_back(job.provider->id);
-  if (blame != Blame::kNobody) ++job.num_failures;
+  if (blame != Blame::kNobody) {
+    const auto sharing =
+        static_cast<std::uint32_t>(std::clamp<std::size_t>(num_sharing, 1, kStrike));
+    job.strikes += kStrike / sharing;
+    ++job.num_badly;
+  }
+  const bool was_running = job.state == JobState::kRunning;
   end_attempt(job, end, how);
-  if (job.committed) {
+  const Clock::Instant now = clock_.now();
+  if (was_running) {  // its time on the node was no waiting
+    job.queue_deadline = std::max(job.queue_deadline, now + limits_.queue_timeout);
+    if (!job.lost_at) job.lost_at = now;
+  }
+  if (!job.begun() && job.committed) {  // text without a single token: nothing to go on from
     fail_job(job, std::move(why));
     return;
   }
-  job.held.clear();
-  job.held_bytes = 0;
-  job.ids.clear();
-  job.emitted = {};
+  if (!job.begun()) begin_anew(job);
   job.last_refusal = std::move(why);
   place(job);
 }
@@ -304,13 +353,19 @@ void Dispatcher::attempt_failed(Job& job, End end, std::string_view how, Error w
 void Dispatcher::finish_job(Job& job, serving::ChatFinish finish) {
   const RequestId id = job.request;
   Request& request = *table_.request(id);
-  metrics_.job_finished(finish.error ? flotilla::to_string(finish.error->code) : "ok");
+  const std::string_view outcome =
+      finish.error ? flotilla::to_string(finish.error->code) : std::string_view("ok");
   serving::ChatEvent event;
   event.choice = static_cast<int>(job.choice);
   event.finish = std::move(finish);
   if (!event.finish->error) commit(job);
-  table_.erase_job(job.id);
+  settle(job, outcome);
   deliver(request, std::move(event));
+}
+
+void Dispatcher::settle(Job& job, std::string_view outcome) {
+  metrics_.job_finished(outcome);
+  table_.erase_job(job.id);
 }
 
 void Dispatcher::fail_job(Job& job, Error error) {

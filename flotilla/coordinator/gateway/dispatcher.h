@@ -3,12 +3,13 @@
 // strand.
 //
 // A job has one attempt at a time. It goes to the least loaded node; a refusal sends it to the
-// next; when all are busy it waits its turn, for a bounded time. Until the commit (see Job) a lost
-// node is replaced; after it, one error event ends the choice.
+// next; when all are busy it waits its turn, for a bounded time. A node that is lost, falls silent,
+// fails or drains is replaced: another one of the same model digest is given the ids so far and
+// continues the answer. Only before the commit (see Job) may it begin anew instead; after it one
+// error event ends the choice when no node can continue within the time.
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,8 +17,10 @@
 #include <vector>
 
 #include "flotilla/base/clock.h"
+#include "flotilla/coordinator/gateway/fair_queue.h"
 #include "flotilla/coordinator/gateway/in_flight.h"
 #include "flotilla/coordinator/metrics.h"
+#include "flotilla/coordinator/registry/machine_memory.h"
 #include "flotilla/coordinator/registry/provider_registry.h"
 #include "flotilla/coordinator/routing/router.h"
 
@@ -25,7 +28,8 @@ namespace flotilla::coordinator {
 
 struct DispatchLimits {
   std::chrono::milliseconds lease_timeout{15'000};  // Prepare without an answer
-  std::chrono::milliseconds queue_timeout{30'000};  // from admission, all nodes being busy or away
+  std::chrono::milliseconds queue_timeout{
+      30'000};  // all nodes being busy or away; from admission, or from the loss of the node
   std::chrono::milliseconds first_token_timeout{
       600'000};  // Start without a frame: a long prompt on a slow machine
   std::chrono::milliseconds stall_timeout{120'000};  // between two frames of an attempt
@@ -34,8 +38,13 @@ struct DispatchLimits {
   std::chrono::milliseconds dead_after{15'000};  // a node that sends nothing
   std::chrono::milliseconds min_busy{100};       // before a node that refused is asked again
   std::chrono::milliseconds max_busy{5'000};
+  // A tick that comes so late means that this process was stopped, and what nodes sent meanwhile is
+  // still unread. Zero: never.
+  std::chrono::milliseconds slept_through{0};
+  MachineLimits machines = {};
   std::size_t max_queued_per_model = 1'024;
-  std::uint32_t max_failures = 4;            // attempts of one job that end badly
+  std::uint32_t max_failures = 4;   // attempts of one job that end badly without a token between
+  std::uint32_t max_attempts = 64;  // that end badly in all
   std::size_t max_pending_bytes = 4u << 20;  // for a client that reads slowly, per request
   std::size_t max_held_bytes = 64u << 20;    // per choice of an answer that is not streamed
 };
@@ -49,6 +58,7 @@ struct Admission {
   std::uint32_t num_choices = 1;
   std::shared_ptr<const protocol::Prepare> prepare;
   EventSink sink;
+  std::uint64_t key = 0;  // API key, for fairness between keys
 };
 
 // A node that has passed the handshake.
@@ -93,6 +103,9 @@ class Dispatcher {
   // Forgets every node; their links are let go. At the very end.
   void drop_nodes();
 
+  // A model that nodes served before this process began: its requests wait for one to return.
+  void know_model(const std::string& name) { registry_.know_model(name); }
+
   std::vector<serving::ModelEntry> models() const { return registry_.entries(); }
   ProviderRegistry& registry() { return registry_; }
   InFlightTable& table() { return table_; }
@@ -101,6 +114,8 @@ class Dispatcher {
  private:
   // Placing (dispatcher.cc).
   void place(Job& job);
+  bool try_place(Job& job);
+  RouteWish wish_for(const Job& job) const;
   void dispatch(Job& job, ProviderRecord& provider);
   void enqueue(Job& job);
   void pump(const std::string& model);
@@ -121,13 +136,32 @@ class Dispatcher {
   enum class End { kDone, kCancel };  // the node is through with it, or must be told
   void end_attempt(Job& job, End end, std::string_view how);
   enum class Blame {
-    kNobody,   // the node was busy: the attempt does not count
+    kNobody,   // the node was busy or drains: the attempt does not count
     kBadLuck,  // it counts, but the node may be tried again
-    kNode,     // it counts, and the job does not go there again
+    kNode,     // it counts, and the job does not go there again until it has made progress
   };
-  void attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame);
+  // `num_sharing`: jobs that ended with it, each of which may have been the cause.
+  void attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame,
+                      std::size_t num_sharing = 1);
   void finish_job(Job& job, serving::ChatFinish finish);
   void fail_job(Job& job, Error error);
+  // The one place where a job ends, however it does.
+  void settle(Job& job, std::string_view outcome);
+
+  // Continuing elsewhere (dispatcher_recovery.cc).
+  void begin_anew(Job& job);
+  bool begin_attempt(Job& job, const protocol::Lease& lease);
+  void note_progress(Job& job, Clock::Instant now);
+  void on_progress(ProviderRecord& provider, const protocol::Progress& message);
+  void on_drain(ProviderRecord& provider, const protocol::Drain& message);
+  void heard(ProviderRecord& provider, Clock::Instant now);
+  void cool(ProviderRecord& provider, Clock::Instant now);
+  void check_signs(Clock::Instant now);
+  void fall_silent(ProviderRecord& provider);
+  enum class Elsewhere { kFreeNow, kListed };
+  void move_jobs(ProviderRecord& provider, const std::string* model, Elsewhere elsewhere,
+                 std::string_view how);
+  void forgive_silence(Clock::Instant now);
 
   // Events towards the client (dispatcher_events.cc).
   void emit(Job& job, serving::ChatEvent event, bool has_content);
@@ -140,6 +174,7 @@ class Dispatcher {
   void check_jobs(Clock::Instant now);
   bool still_sending(const Job& job);
   void check_nodes(Clock::Instant now);
+  void set_models(ProviderRecord& provider, const protocol::Register& message);
   void update_gauges();
 
   const Clock& clock_;
@@ -149,8 +184,10 @@ class Dispatcher {
   ProviderRegistry registry_;
   Router router_{registry_};
   InFlightTable table_;
-  std::unordered_map<std::string, std::deque<JobId>> queues_;  // by model, oldest first
+  std::unordered_map<std::string, FairQueue> queues_;  // by model, none empty
+  MachineMemory machines_;
   std::unordered_set<ProviderId> revoked_;
+  Clock::Instant last_tick_{};
   bool draining_ = false;
 };
 

@@ -112,7 +112,13 @@ void Dispatcher::erase_if_done(RequestId id) {
 
 void Dispatcher::tick() {
   const Clock::Instant now = clock_.now();
+  if (limits_.slept_through.count() > 0 && last_tick_ != Clock::Instant{} &&
+      now - last_tick_ > limits_.slept_through) {
+    forgive_silence(now);
+  }
+  last_tick_ = now;
   check_nodes(now);
+  check_signs(now);
   check_jobs(now);
   for (const CancelledAttempt& overdue : table_.take_overdue(now, limits_.cancel_ack_timeout)) {
     metrics_.cancel_unanswered();
@@ -147,7 +153,7 @@ void Dispatcher::check_jobs(Clock::Instant now) {
     const Request& request = *table_.request(job.request);
     switch (job.state) {
       case JobState::kQueued:
-        if (now >= request.queue_deadline) late.push_back(id);
+        if (now >= job.queue_deadline) late.push_back(id);
         break;
       case JobState::kPreparing:
         // A long prompt on a slow line has not even arrived.
@@ -176,6 +182,15 @@ void Dispatcher::check_jobs(Clock::Instant now) {
       std::string waited =
           ", waited " + std::to_string(limits_.queue_timeout.count() / 1000) + " s";
       if (job->last_refusal) waited += "; last answer: " + job->last_refusal->message;
+      if (job->committed) {
+        waited =
+            "the node that served this request was lost and no other could continue its answer"
+            " within " +
+            std::to_string(limits_.queue_timeout.count() / 1000) + " s";
+        fail_job(*job, {ErrorCode::kUnavailable, waited});
+        erase_if_done(request_id);
+        continue;
+      }
       fail_job(*job, listed == 0 ? Error{ErrorCode::kUnavailable,
                                          "no node serves model '" + model + "' now" + waited}
                                  : Error{ErrorCode::kResourceExhausted,

@@ -34,6 +34,11 @@ serving::ChatDelta::Channel to_event(protocol::TextChannel channel) {
   return serving::ChatDelta::Channel::kToolCall;
 }
 
+bool is_of_request(ErrorCode code) {
+  return code == ErrorCode::kInvalidArgument || code == ErrorCode::kContextLength ||
+         code == ErrorCode::kTooLarge || code == ErrorCode::kUnsupported;
+}
+
 // Adds to what the client will have; gives a call without an id its id. True when the client sees
 // something of it.
 bool account(Job& job, protocol::TextDelta& delta) {
@@ -69,48 +74,46 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
                               std::uint32_t attempt, protocol::ProviderMessage message) {
   ProviderRecord* provider = registry_.find(id);
   if (provider == nullptr || provider->link.get() != from) return;
-  provider->last_frame = clock_.now();
+  heard(*provider, clock_.now());
   const Job* touched = table_.job(job_id);
   const std::optional<RequestId> request =
       touched != nullptr ? std::optional<RequestId>(touched->request) : std::nullopt;
-  std::visit(
-      Overloaded{[&](protocol::Register& m) {
-                   provider->software = m.software;
-                   provider->hardware = m.hardware;
-                   registry_.set_models(*provider, m.models);
-                   protocol::Registered reply;
-                   reply.provider = provider->id.value;
-                   reply.heartbeat_interval_ms =
-                       static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
-                   reply.dead_after_ms = static_cast<std::uint32_t>(limits_.dead_after.count());
-                   provider->link->send(std::move(reply), {}, 0);
-                   on_models_changed_();
-                   pump_all();
-                 },
-                 [&](protocol::Heartbeat& m) { on_heartbeat(*provider, m); },
-                 [&](protocol::Lease& m) {
-                   if (Job* job = current(*provider, job_id, attempt)) on_lease(*job, m);
-                 },
-                 [&](protocol::Refuse& m) {
-                   if (Job* job = current(*provider, job_id, attempt)) on_refuse(*job, m);
-                 },
-                 [&](protocol::Tokens& m) {
-                   if (Job* job = current(*provider, job_id, attempt))
-                     on_tokens(*job, std::move(m));
-                 },
-                 [&](protocol::Finish& m) {
-                   if (table_.is_cancelled(job_id, attempt))
-                     return;  // crossed our Cancel: its ack follows
-                   if (Job* job = current(*provider, job_id, attempt)) on_finish(*job, m);
-                 },
-                 [&](protocol::CancelAck&) { on_cancel_ack(job_id, attempt); },
-                 [&](protocol::ModelStatus& m) { on_model_status(*provider, m); },
-                 [&](protocol::Drain& m) {
-                   log::info("provider_draining", {{"node", provider->node}, {"reason", m.reason}});
-                   provider->draining = true;
-                   registry_.reindex_all(*provider);
-                 }},
-      message);
+  std::visit(Overloaded{[&](protocol::Register& m) {
+                          provider->software = m.software;
+                          provider->hardware = m.hardware;
+                          provider->shows_progress = m.progress_interval_ms > 0;
+                          set_models(*provider, m);
+                          protocol::Registered reply;
+                          reply.provider = provider->id.value;
+                          reply.heartbeat_interval_ms =
+                              static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
+                          reply.dead_after_ms =
+                              static_cast<std::uint32_t>(limits_.dead_after.count());
+                          provider->link->send(std::move(reply), {}, 0);
+                          on_models_changed_();
+                          pump_all();
+                        },
+                        [&](protocol::Heartbeat& m) { on_heartbeat(*provider, m); },
+                        [&](protocol::Lease& m) {
+                          if (Job* job = current(*provider, job_id, attempt)) on_lease(*job, m);
+                        },
+                        [&](protocol::Refuse& m) {
+                          if (Job* job = current(*provider, job_id, attempt)) on_refuse(*job, m);
+                        },
+                        [&](protocol::Tokens& m) {
+                          if (Job* job = current(*provider, job_id, attempt))
+                            on_tokens(*job, std::move(m));
+                        },
+                        [&](protocol::Finish& m) {
+                          if (table_.is_cancelled(job_id, attempt))
+                            return;  // crossed our Cancel: its ack follows
+                          if (Job* job = current(*provider, job_id, attempt)) on_finish(*job, m);
+                        },
+                        [&](protocol::CancelAck&) { on_cancel_ack(job_id, attempt); },
+                        [&](protocol::ModelStatus& m) { on_model_status(*provider, m); },
+                        [&](protocol::Progress& m) { on_progress(*provider, m); },
+                        [&](protocol::Drain& m) { on_drain(*provider, m); }},
+             message);
   if (request) erase_if_done(*request);
 }
 
@@ -119,11 +122,11 @@ void Dispatcher::on_lease(Job& job, const protocol::Lease& lease) {
     metrics_.frame_dropped();
     return;
   }
-  job.state = JobState::kRunning;
-  job.attempt_since = job.last_progress = clock_.now();
-  job.prompt_tokens = lease.prompt_tokens;
-  job.prompt_digest = lease.prompt_digest;
-  job.provider->link->send(protocol::Start{}, job.id, job.attempt);
+  const std::string model = table_.request(job.request)->model;
+  if (!begin_attempt(job, lease)) {
+    pump(model);
+    return;
+  }
   if (table_.request(job.request)->paused)
     job.provider->link->send(protocol::Flow{true}, job.id, job.attempt);
 }
@@ -137,6 +140,10 @@ void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
   Blame blame = Blame::kNobody;
   switch (refuse.reason) {
     case protocol::RefuseReason::kInvalidRequest:
+      if (job.begun()) {  // another node took it
+        blame = Blame::kNode;
+        break;
+      }
       end_attempt(job, End::kDone, "refused");
       fail_job(job, std::move(error));
       pump(model);
@@ -177,6 +184,7 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   }
   job.last_progress = clock_.now();
   ++job.num_frames;
+  if (!tokens.ids.empty()) note_progress(job, job.last_progress);
   metrics_.tokens_relayed(tokens.ids.size());
   job.ids.insert(job.ids.end(), tokens.ids.begin(), tokens.ids.end());
   serving::ChatEvent event;
@@ -201,10 +209,8 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
   const std::string model = table_.request(job.request)->model;
   const auto fail = [&](Error why) {
     // Another node may do better where the fault was this node's; a fault of the request follows it
-    // everywhere.
-    const bool of_request = why.code == ErrorCode::kInvalidArgument ||
-                            why.code == ErrorCode::kContextLength ||
-                            why.code == ErrorCode::kTooLarge || why.code == ErrorCode::kUnsupported;
+    // everywhere, unless a node before this one saw none.
+    const bool of_request = job.num_resumed == 0 && is_of_request(why.code);
     if (of_request) {
       end_attempt(job, End::kDone, "failed");
       fail_job(job, std::move(why));
@@ -219,8 +225,8 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
                       : Error{ErrorCode::kInternal, "the generation failed"});
   } else if (finish.reason == protocol::WireFinishReason::kCancelled) {
     fail({ErrorCode::kUnavailable, "the node stopped the generation"});  // we did not ask for it
-  } else if (finish.num_ids != job.ids.size()) {
-    fail({ErrorCode::kInternal, "the node sent " + std::to_string(job.ids.size()) + " of " +
+  } else if (const std::size_t sent = job.ids.size() - job.num_resumed; finish.num_ids != sent) {
+    fail({ErrorCode::kInternal, "the node sent " + std::to_string(sent) + " of " +
                                     std::to_string(finish.num_ids) + " tokens"});
   } else {
     serving::ChatFinish done;
@@ -230,6 +236,9 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
                                                                        : Reason::kStop;
     done.usage = to_event(finish.usage);
     done.matched_stop = finish.matched_stop;
+    // Every token counts once, whichever nodes computed it.
+    done.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
+    machines_.success(job.provider->id);
     end_attempt(job, End::kDone, "finished");
     finish_job(job, std::move(done));
   }
@@ -252,11 +261,14 @@ void Dispatcher::on_heartbeat(ProviderRecord& provider, const protocol::Heartbea
   provider.link->send(protocol::HeartbeatAck{message.sequence}, {}, 0);
   bool changed = provider.draining != message.draining;
   provider.draining = message.draining;
+  if (!provider.draining) provider.hand_over_at.reset();
   for (const protocol::SlotLoad& load : message.slots) {
     const auto slot = provider.slots.find(load.model);
     if (slot == provider.slots.end()) continue;
     changed = changed || slot->second.load.healthy != load.healthy;
     slot->second.load = load;
+    machines_.keep_speed(provider.id, load, provider.last_frame);
+    machines_.recall_speed(provider.id, slot->second.load);  // a fresh process knows none yet
   }
   if (!changed) return;
   registry_.reindex_all(provider);

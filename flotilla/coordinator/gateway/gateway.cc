@@ -67,6 +67,7 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
   admission.num_choices = static_cast<std::uint32_t>(request.n);
   admission.prepare = std::move(prepare);
   admission.sink = std::move(on_event);
+  admission.key = caller.key_id;
   const RequestId id = admission.id;
   core_([&dispatcher = dispatcher_, admission = std::make_shared<Admission>(std::move(admission))] {
     dispatcher.submit(std::move(*admission));

@@ -43,32 +43,45 @@ struct Job {
 
   // Nodes that this job does not go to again, and why the last one did not do.
   std::vector<ProviderId> excluded;
-  std::uint32_t num_failures = 0;  // attempts that ended badly; a node being busy does not count
+  std::uint32_t strikes = 0;    // kStrike for an attempt that ended badly since the last token
+  std::uint32_t num_badly = 0;  // such attempts, ever; a node being busy does not count
   std::optional<Error> last_refusal;
+  Clock::Instant queue_deadline{};  // absolute: no retry moves it, only the loss of a node does
 
-  // What a continuation elsewhere needs: every id received and, by channel, the bytes passed on.
+  // What a continuation elsewhere needs: every id received and, by channel, the bytes passed on;
+  // whose weights and whose numbers they came from.
   std::uint64_t prompt_tokens = 0;
   std::string prompt_digest;
+  std::string model_digest;
+  std::string numerics_id;
   std::vector<TokenId> ids;
   protocol::EmittedBytes emitted;
+  std::size_t num_resumed = 0;            // of the ids, those that the current attempt was given
+  bool mixed_numerics = false;            // a part was computed where the bits may differ
+  std::optional<Clock::Instant> lost_at;  // the last attempt's end, until the answer goes on
+  bool begun() const { return !ids.empty(); }
 
   // Events kept back until the commit: with the first content of a stream, at the end otherwise.
-  // Until then a lost node can be replaced as if nothing had happened.
+  // Until then the answer may begin anew; after it only an exact continuation will do.
   bool committed = false;
   std::deque<serving::ChatEvent> held;
   std::size_t held_bytes = 0;
 };
 
+// So much weighs an attempt that failed by itself; a node that was lost with many jobs weighs less
+// for each.
+inline constexpr std::uint32_t kStrike = 4;
+
 struct Request {
   RequestId id;
-  std::string name;  // request id in logs
+  std::uint64_t key = 0;  // the API key: keys take turns in the queue
+  std::string name;       // request id in logs
   std::string model;
   bool stream = false;
   std::shared_ptr<const protocol::Prepare> prepare;
   EventSink sink;
   Clock::Instant admitted{};
-  Clock::Instant queue_deadline{};  // absolute: no retry moves it
-  std::vector<JobId> jobs;          // not finished
+  std::vector<JobId> jobs;  // not finished
   bool seen_content = false;
 
   bool paused = false;                     // the client reads slowly

@@ -17,6 +17,12 @@ net::WsAcceptor LinkAcceptor::acceptor() {
     if (request.path != kLinkPath)
       return Error{ErrorCode::kNotFound, "no WebSocket is served at this path"};
     if (stopped_) return Error{ErrorCode::kUnavailable, "the coordinator is shutting down"};
+    {
+      std::lock_guard lock(mutex_);
+      if (!limiter_.admit(socket->peer(), context_.clock.now())) {
+        return Error{ErrorCode::kUnavailable, "too many nodes are joining at once; try again"};
+      }
+    }
     socket->set_max_message_bytes(protocol::kMaxHandshakeBytes);
     auto session = std::make_shared<NodeSession>(context_, std::move(socket));
     {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "flotilla/coordinator/link/join_limiter.h"
 #include "flotilla/coordinator/link/node_session.h"
 #include "flotilla/net/http.h"
 
@@ -28,6 +29,7 @@ class LinkAcceptor {
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   std::vector<std::weak_ptr<NodeSession>> unregistered_;  // guarded by mutex_
+  JoinLimiter limiter_;                                   // guarded by mutex_
 };
 
 }  // namespace flotilla::coordinator

@@ -217,7 +217,8 @@ void NodeSession::refuse(const Error& error) {
   log::warn("node_refused", {{"node", handshake_.hello().node},
                              {"peer", socket_->peer()},
                              {"fault", name},
-                             {"reason", error.message}});
+                             {"reason", error.message},
+                             {"detail", handshake_.refusal_detail()}});
   context_.metrics.node_refused(name);
   if (step_ == Step::kSealed) {
     auto frame = channel_->seal_message(

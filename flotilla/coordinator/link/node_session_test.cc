@@ -6,6 +6,7 @@
 
 #include "flotilla/coordinator/fleet_fixture.h"
 #include "flotilla/protocol/link_error.h"
+#include "flotilla/protocol/transcript.h"
 
 namespace flotilla::coordinator {
 namespace {
@@ -99,6 +100,10 @@ class LinkTest : public Fleet {
     run();
     FLOTILLA_TRY(const std::string proof, node.handshake->on_message(next(node), true));
     node.session->on_message(proof, true);
+    if (node.socket->closed) {
+      FLOTILLA_TRY(const auto answer, protocol::open_plain_frame(next(node)));
+      return protocol::from_wire(std::get<protocol::Reject>(answer).error);
+    }
     node.channel = std::make_unique<protocol::SealedChannel>(node.handshake->keys(), clock);
     return ok_status();
   }

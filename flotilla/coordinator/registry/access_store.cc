@@ -1,5 +1,6 @@
 #include "flotilla/coordinator/registry/access_store.h"
 
+#include "flotilla/coordinator/registry/model_table.h"
 #include "flotilla/coordinator/schema.h"
 #include "flotilla/log/log.h"
 
@@ -41,6 +42,14 @@ void AccessStore::poll() {
     }
   });
   if (!queued) poll_queued_ = false;
+}
+
+void AccessStore::note_models(std::vector<std::string> names) {
+  worker_->try_post([this, names = std::move(names)](store::Database& database) {
+    if (Status noted = note_seen_models(database, names, clock_.unix_seconds()); !noted.ok()) {
+      log::warn("models_not_noted", {{"reason", noted.error().message}});
+    }
+  });
 }
 
 Status AccessStore::load_if_changed(store::Database& database) {

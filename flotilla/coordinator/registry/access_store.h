@@ -1,5 +1,5 @@
-// What the database says about keys and nodes, kept fresh by its own thread: a change that a
-// command made is seen within the polling interval.
+// What the database says about keys, nodes and models, kept fresh by its own thread: a change that
+// a command made is seen within the polling interval.
 #pragma once
 
 #include <atomic>
@@ -30,6 +30,8 @@ class AccessStore final : public NodeDirectory {
 
   // Loads again if something changed. Never blocks.
   void poll();
+  // Remembers that nodes serve these models now. Never blocks; lost when the database is busy.
+  void note_models(std::vector<std::string> names);
 
   void find(const std::string& name,
             std::function<void(Result<std::optional<protocol::KnownNode>>)> done) override;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,6 +12,7 @@
 #include "flotilla/base/clock.h"
 #include "flotilla/base/ids.h"
 #include "flotilla/coordinator/registry/node_link.h"
+#include "flotilla/coordinator/registry/pulse.h"
 #include "flotilla/protocol/messages.h"
 
 namespace flotilla::coordinator {
@@ -30,10 +33,12 @@ struct ModelSlot {
   protocol::SlotLoad load;         // from the last heartbeat
   std::uint32_t num_attempts = 0;  // ours: prepared, running, or cancelled and not acknowledged yet
   std::uint64_t last_pick = 0;
-  Clock::Instant busy_until{};  // it refused lately
-  bool listed = false;          // in the last Register
-  bool indexed = false;
-  RouteKey key;  // while indexed
+  Clock::Instant busy_until{};          // it refused lately
+  bool listed = false;                  // in the last Register
+  bool stuck = false;                   // its engine does not come to an end of a step
+  bool sound = false;                   // counted in ModelIndex::num_sound
+  std::set<RouteKey>* place = nullptr;  // the set of the model's index that it stands in
+  RouteKey key;                         // while it does
 };
 
 struct ProviderRecord {
@@ -46,6 +51,18 @@ struct ProviderRecord {
   std::unordered_set<JobId> jobs;                    // whose current attempt is here
   Clock::Instant last_frame{};
   bool draining = false;
+  std::optional<Clock::Instant> hand_over_at;  // draining: what still runs then goes elsewhere
+
+  // Signs of life while it has jobs; not looked at when the node sends no Progress.
+  bool shows_progress = false;
+  Pulse pulse;
+  bool silent = false;  // overdue: it gets nothing until it is heard again
+
+  // After a fault other nodes are preferred until then; zero: no such time. After several in a row
+  // it is left alone.
+  Clock::Instant cooling_until{};
+  bool shunned = false;  // while cooling
+  bool cooling() const { return cooling_until != Clock::Instant{}; }
 };
 
 }  // namespace flotilla::coordinator

@@ -19,8 +19,9 @@ void ProviderRegistry::remove(const ProviderId& id) {
   if (at == providers_.end()) return;
   for (auto& [model, slot] : at->second->slots) {
     ModelIndex& index = models_[model];
-    if (slot.indexed) index.free.erase(slot.key);
-    if (slot.listed) --index.num_providers;
+    if (slot.place != nullptr) slot.place->erase(slot.key);
+    if (slot.sound) --index.num_sound;
+    index.members.erase(at->second.get());
   }
   std::erase_if(busy_, [&](const Busy& busy) { return busy.provider == id; });
   providers_.erase(at);
@@ -34,7 +35,7 @@ ProviderRecord* ProviderRegistry::find(const ProviderId& id) {
 void ProviderRegistry::set_models(ProviderRecord& provider,
                                   const std::vector<protocol::ModelOffer>& models) {
   for (auto& [name, slot] : provider.slots) {
-    if (slot.listed) --models_[name].num_providers;
+    models_[name].members.erase(&provider);
     slot.listed = false;
   }
   for (const protocol::ModelOffer& offer : models) {
@@ -44,7 +45,7 @@ void ProviderRegistry::set_models(ProviderRecord& provider,
     slot.offer.max_concurrent = std::max(1u, offer.max_concurrent);
     slot.listed = true;
     slot.load.model = offer.id;
-    ++models_[offer.id].num_providers;
+    models_[offer.id].members.insert(&provider);
   }
   reindex_all(provider);
   std::erase_if(provider.slots, [](const auto& entry) {
@@ -57,14 +58,22 @@ void ProviderRegistry::reindex(ProviderRecord& provider, const std::string& mode
   if (at == provider.slots.end()) return;
   ModelSlot& slot = at->second;
   ModelIndex& index = models_[model];
-  if (slot.indexed) index.free.erase(slot.key);
-  slot.indexed = slot.listed && slot.offer.loaded && slot.load.healthy && !provider.draining &&
-                 slot.num_attempts < slot.offer.max_concurrent &&
-                 slot.busy_until == Clock::Instant{};
-  if (!slot.indexed) return;
+  if (slot.place != nullptr) slot.place->erase(slot.key);
+  if (slot.sound) --index.num_sound;
+  slot.place = nullptr;
+  const bool able = slot.listed && slot.offer.loaded && slot.load.healthy && !slot.stuck &&
+                    !provider.draining && !provider.silent;
+  const bool shunned = provider.cooling() && provider.shunned;
+  slot.sound = able && !shunned;
+  if (slot.sound) ++index.num_sound;
+  if (!able || slot.num_attempts >= slot.offer.max_concurrent ||
+      slot.busy_until != Clock::Instant{}) {
+    return;
+  }
   slot.key = {(std::uint64_t{slot.num_attempts} << 16) / slot.offer.max_concurrent, slot.last_pick,
               &provider};
-  index.free.insert(slot.key);
+  slot.place = shunned ? &index.shunned : provider.cooling() ? &index.cooling : &index.free;
+  slot.place->insert(slot.key);
 }
 
 void ProviderRegistry::reindex_all(ProviderRecord& provider) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "flotilla/base/clock.h"
@@ -16,8 +17,11 @@ namespace flotilla::coordinator {
 class ProviderRegistry {
  public:
   struct ModelIndex {
-    std::set<RouteKey> free;        // loaded, healthy, not draining, with a slot, not busy
-    std::size_t num_providers = 0;  // that list the model, whatever their state
+    std::set<RouteKey> free;     // able, with a slot, not busy
+    std::set<RouteKey> cooling;  // the same after a fault: taken when none of the others is free
+    std::set<RouteKey> shunned;  // after several faults: taken when the model has no other node
+    std::unordered_set<ProviderRecord*> members;  // that list the model, whatever their state
+    std::size_t num_sound = 0;  // loaded, healthy, heard, not draining, not shunned; busy or not
   };
 
   // Takes a node that is not known yet.
@@ -27,7 +31,7 @@ class ProviderRegistry {
 
   // Replaces the list of models; attempts under way keep their slots.
   void set_models(ProviderRecord& provider, const std::vector<protocol::ModelOffer>& models);
-  // To be called after any change of a slot, of `draining`, or of busy_until.
+  // To be called after any change of what decides about an index: slot, draining, silent, cooling.
   void reindex(ProviderRecord& provider, const std::string& model);
   void reindex_all(ProviderRecord& provider);
 
@@ -35,7 +39,9 @@ class ProviderRegistry {
   // Puts back what is no longer busy; returns the models that gained a place.
   std::vector<std::string> expire_busy(Clock::Instant now);
 
-  // nullptr for a model that no node has listed since the start.
+  // A model that nodes served before this process began: its requests may wait for one.
+  void know_model(const std::string& name) { models_.try_emplace(name); }
+  // nullptr for a model that no node has listed and nobody knows.
   const ModelIndex* model(const std::string& name) const;
   std::vector<ProviderRecord*> providers();
   std::size_t num_providers() const { return providers_.size(); }

@@ -65,9 +65,9 @@ TEST(Router, ExcludedNodesAreSkipped) {
   add(registry, "a", 1);
   add(registry, "b", 1);
   const std::vector<ProviderId> excluded{ProviderId{"a"}, ProviderId{"unknown"}};
-  EXPECT_EQ(router.num_candidates("m", excluded), 1u);
-  EXPECT_EQ(router.take_slot("m", excluded)->id.value, "b");
-  EXPECT_EQ(router.take_slot("m", excluded), nullptr);
+  EXPECT_EQ(router.num_candidates("m", {excluded}), 1u);
+  EXPECT_EQ(router.take_slot("m", {excluded})->id.value, "b");
+  EXPECT_EQ(router.take_slot("m", {excluded}), nullptr);
   EXPECT_EQ(router.take_slot("other", {}), nullptr);
 }
 
@@ -108,7 +108,7 @@ TEST(Router, SelectionAmongTwoThousandNodesTakesMicroseconds) {
   for (int i = 0; i < 50'000; ++i) {
     const std::string& model = models[random() % models.size()];
     const auto before = std::chrono::steady_clock::now();
-    ProviderRecord* provider = router.take_slot(model, excluded);
+    ProviderRecord* provider = router.take_slot(model, {excluded});
     micros.push_back(
         std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - before)
             .count());

@@ -165,17 +165,27 @@ export function coordinatorCommand(deployment, args, database = deployment.datab
                       {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], env: kEnvironment}).trim();
 }
 
+async function runCoordinator(d) {
+  d.main = d.start('flotilla-coordinator', d.coordinatorArgs);
+  await eventually('the coordinator', async () => {
+    d.main.alive();
+    return (await fetch(`${d.url}/healthz`)).ok;
+  });
+}
+
+// As after a power failure: the same database, the same address.
+export async function restartCoordinator(d) {
+  await d.main.kill();
+  await runCoordinator(d);
+}
+
 async function addCoordinator(d, args) {
   d.port = await freePort();
   d.url = `http://127.0.0.1:${d.port}`;
   d.link = `ws://127.0.0.1:${d.port}/v1/link`;
   d.database = join(d.dir, 'fleet.sqlite');
-  d.main = d.start('flotilla-coordinator',
-                   ['serve', '--database', d.database, '--listen', `127.0.0.1:${d.port}`, ...args]);
-  await eventually('the coordinator', async () => {
-    d.main.alive();
-    return (await fetch(`${d.url}/healthz`)).ok;
-  });
+  d.coordinatorArgs = ['serve', '--database', d.database, '--listen', `127.0.0.1:${d.port}`, ...args];
+  await runCoordinator(d);
   d.key = coordinatorCommand(d, ['keys', 'create', '--name', 'e2e', '--quiet']);
   await eventually('the new key', async () => {
     d.main.alive();
@@ -190,11 +200,12 @@ export function invite(deployment, name) {
   return coordinatorCommand(deployment, ['nodes', 'invite', name, '--url', deployment.link, '--quiet']);
 }
 
-export function startNode(deployment, {script, models, token, args = []}) {
-  const name = `node-${deployment.nodes.length}`;
+// `name` of an earlier node and an empty token: it starts again with the key it had.
+export function startNode(deployment, {script, models, token, link, name = `node-${deployment.nodes.length}`, args = []}) {
   token ??= invite(deployment, name);
   const node = deployment.start('flotilla', [
-    'provider', '--join', token, '--state-dir', join(deployment.dir, name), ...source(deployment, {script, models}), ...args,
+    'provider', ...(token ? ['--join', token] : []), ...(link ? ['--coordinator', link] : []),
+    '--state-dir', join(deployment.dir, name), ...source(deployment, {script, models}), ...args,
   ]);
   deployment.nodes.push(node);
   return node;
