@@ -6,12 +6,12 @@ import {createWriteStream} from 'node:fs';
 import {parseArgs} from 'node:util';
 import {fileURLToPath} from 'node:url';
 
-import {kModelsDir, sleep, startFleet, startNode} from '../../tests/e2e/lib/processes.mjs';
+import {kModelsDir, restartCoordinator, sleep, startFleet, startNode} from '../../tests/e2e/lib/processes.mjs';
 import {CleanFailure, firstDifference, makeRandom, makeRequests, runRequest} from './requests.mjs';
 
 export const kDefaults = {
   seconds: 60, streams: 200, nodes: 3, distinct: 96, faultEveryMs: 2000, stopMs: 3000, maxGapMs: 5000, seed: 1,
-  maxSequences: 128, faults: 'kill,stop', log: '', quiet: false,
+  maxSequences: 4, faults: 'kill,stop', coordinatorEveryMs: 0, log: '', quiet: false,
 };
 
 const quantile = (sorted, q) => (sorted.length === 0 ? 0 : sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))]);
@@ -70,6 +70,29 @@ async function disturb(nodes, options, random, end, counts) {
   await Promise.all(running);
 }
 
+// The coordinator dies too: clients must hear of it, and may try again.
+async function disturbCoordinator(fleet, options, end, counts) {
+  while (options.coordinatorEveryMs > 0) {
+    await sleep(options.coordinatorEveryMs);
+    if (performance.now() >= end) return;
+    ++counts.coordinator;
+    await restartCoordinator(fleet);
+  }
+}
+
+// With a mortal coordinator a clean failure is an answer too, and the client asks again.
+async function askUntilAnswered(post, request, options, counts) {
+  for (;;) {
+    try {
+      return await runRequest(post, request);
+    } catch (error) {
+      if (options.coordinatorEveryMs === 0 || !(error instanceof CleanFailure)) throw error;
+      ++counts.failedCleanly;
+      await sleep(200);
+    }
+  }
+}
+
 export async function runChaos(given = {}) {
   const options = {...kDefaults, ...given};
   const say = options.quiet ? () => {} : (text) => console.log(text);
@@ -90,20 +113,19 @@ export async function runChaos(given = {}) {
       for (let r = todo.pop(); r; r = todo.pop()) expected.set(r, (await runRequest(post, r)).seen);
     }));
 
-    const counts = {kill: 0, stop: 0, skipped: 0};
+    const counts = {kill: 0, stop: 0, skipped: 0, coordinator: 0, failedCleanly: 0};
     const nodes = fleet.nodes.map((_, i) => new NodeUnderFault(fleet, i, nodeArgs));
     const began = performance.now();
     const end = began + options.seconds * 1000;
     let ended = 0, tokens = 0, inFlight = 0, peak = 0;
     const worst = [], firsts = [], gaps = [];
-    const faults = disturb(nodes, options, random, end, counts);
-    // An answer that does not come would otherwise be waited for without end.
+    const faults = Promise.all([disturb(nodes, options, random, end, counts), disturbCoordinator(fleet, options, end, counts)]);
     const worker = async () => {
       while (performance.now() < end) {
         const request = random.pick(requests);
         peak = Math.max(peak, ++inFlight);
         try {
-          const answer = await runRequest(post, request);
+          const answer = await askUntilAnswered(post, request, options, counts);
           if (answer.seen !== expected.get(request)) {
             differences.push(`${request.name}: ${firstDifference(expected.get(request), answer.seen)}`);
           }
@@ -132,6 +154,7 @@ export async function runChaos(given = {}) {
     };
     say(`${ended} requests, ${tokens} tokens in ${seconds.toFixed(1)} s; at most ${peak} in flight`);
     say(`faults: ${counts.kill} killed, ${counts.stop} stopped for ${options.stopMs} ms, ${counts.skipped} left out (fewer than two healthy nodes)`);
+    if (counts.coordinator > 0) say(`the coordinator was killed ${counts.coordinator} times; ${counts.failedCleanly} requests failed cleanly and were asked again`);
     say(`restarted nodes were back after ${ms(quantile(backAfter, 0.5))} (median), ${ms(result.slowestRestart)} (worst)`);
     say(`gaps between pieces: p50 ${ms(quantile(gaps, 0.5))}, p99 ${ms(result.p99Gap)}, worst ${ms(result.worstGap)}; worst gap of a stream: p50 ${ms(quantile(worst, 0.5))}, p99 ${ms(result.p99WorstGap)}`);
     say(`first piece: p50 ${ms(quantile(firsts, 0.5))}, p99 ${ms(result.p99First)}, worst ${ms(result.worstFirst)}`);

@@ -152,6 +152,47 @@ describe('the coordinator is restarted', () => {
   });
 });
 
+describe('the coordinator is stopped and goes on', () => {
+  it('blames nobody for its own pause', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, numNodes: 2});
+    try {
+      const response = await d.post(ask('long', {stream: true}));
+      d.main.child.kill('SIGSTOP');
+      await sleep(5000);
+      d.main.child.kill('SIGCONT');
+      const {frames} = await readSse(response);
+      assert.equal(assemble(frames.slice(0, -1))[0].content, 'tick '.repeat(300));
+      const metrics = await (await fetch(`${d.url}/metrics`)).text();
+      assert.match(metrics, /flotilla_nodes_silent_total 0/);
+      assert.ok(!metrics.includes('flotilla_nodes_lost_total{'), metrics);
+    } finally {
+      await d.stop();
+    }
+  });
+});
+
+describe('a node that is stopped', () => {
+  it('is replaced within seconds, and its late frames are nobody\'s', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript});
+    try {
+      const response = await d.post(ask('long', {stream: true}));
+      startNode(d, {script: kFleetScript});
+      await registered(d, 2);
+      const began = Date.now();
+      d.nodes[0].child.kill('SIGSTOP');
+      await eventually('the continuation', async () => d.main.log.includes('job_continued'), 3000);
+      assert.ok(Date.now() - began < patience(3000));
+      d.nodes[0].child.kill('SIGCONT');
+      const {frames} = await readSse(response);
+      assert.equal(assemble(frames.slice(0, -1))[0].content, 'tick '.repeat(300));
+      assert.ok(!d.main.log.includes('provider_lost'));
+    } finally {
+      d.nodes[0].child.kill('SIGCONT');
+      await d.stop();
+    }
+  });
+});
+
 describe('a node that stops politely', () => {
   it('hands over what it cannot finish in its time', {timeout: patience(60_000)}, async () => {
     const d = await startFleet({script: kFleetScript, nodeArgs: ['--drain-timeout-s', '3']});
