@@ -2,8 +2,10 @@
 // definition (backend/cpu/definition.h); and each row alone against the same row among others.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "flotilla/backend/cpu/definition.h"
@@ -124,6 +126,67 @@ TEST(Linear, ARowIsTheSameAloneAndAmongManyOthers) {
                 many.rows(r, r + 1), alone[static_cast<std::size_t>(first + r)],
                 matrix_kind_name(kind) + " row " + std::to_string(r) + " of " + std::to_string(m));
           }
+        }
+      }
+    });
+  }
+}
+
+// Rows that a kernel which scales x, or expects ordinary values, would get wrong.
+std::vector<std::vector<float>> extreme_rows() {
+  const float denormal = std::numeric_limits<float>::denorm_min();
+  const float largest_denormal = std::nextafter(0x1p-126f, 0.0f), max = 0x1.fffffep+127f;
+  const float inf = std::numeric_limits<float>::infinity();
+  return {{denormal, -denormal, 3 * denormal, largest_denormal, 0.0f, -0.0f},
+          {0x1p-126f, -0x1.000002p-126f, 0x1p-115f, 0x1.fffffep-114f, 0x1p-100f},
+          {0.0f},
+          {-0.0f},
+          {0x1p-149f, 1.0f, 0x1p60f, -0x1.fffffep114f, 0x1.fffffep113f},
+          {0x1p115f, -1.0f, 0.25f, 0x1p-149f},  // from here on too large to be scaled
+          {0x1p118f, -0x1.800002p117f, 1e-30f},
+          {max, 1.0f, -2.0f},
+          {inf, 1.0f, 2.0f},
+          {-inf, inf, 1.0f},
+          {std::numeric_limits<float>::quiet_NaN(), 1.0f, 0x1p-140f}};
+}
+
+// Which NaN comes out is not promised.
+void expect_same_bits_or_nan(const Tensor& got, const Tensor& want, const std::string& what) {
+  ASSERT_EQ(got.shape(), want.shape()) << what;
+  for (std::size_t i = 0; i < floats(want).size(); ++i) {
+    const float g = floats(got)[i], w = floats(want)[i];
+    if (std::isnan(w) && std::isnan(g)) continue;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(g), std::bit_cast<std::uint32_t>(w))
+        << what << " at " << i << ": " << g << " and " << w;
+  }
+}
+
+TEST(Linear, DenormalsHugeValuesInfinitiesAndNanEqualTheDefinition) {
+  constexpr std::int64_t kK = 384, kN = 35;
+  const auto kinds = extreme_rows();
+  const auto count = static_cast<std::int64_t>(kinds.size());
+  for (const MatrixKind kind : {MatrixKind{WeightFormat::kAffine, 4, 64},
+                                MatrixKind{WeightFormat::kAffine, 4, 64, tensor::DType::kF16},
+                                MatrixKind{WeightFormat::kAffine, 4, 32}}) {
+    const StoredMatrix stored = fixed_matrix(kind, kN, kK, 11);
+    // Every value at every place of a word; ordinary values between the extreme ones in odd rows.
+    const Tensor x = fixed_activations({2 * count, kK}, 12);
+    for (std::int64_t r = 0; r < 2 * count; ++r) {
+      const std::vector<float>& values = kinds[static_cast<std::size_t>(r / 2)];
+      for (std::size_t k = 0; k < kK; ++k) {
+        if (r % 2 == 0 || k % 5 == 3) row(x, r)[k] = values[k / 5 % values.size()];
+      }
+    }
+    const Tensor want = fixed_activations({2 * count, kN}, 0);
+    for (std::int64_t r = 0; r < 2 * count; ++r) define_linear(stored, row(x, r), row(want, r));
+    on_every_backend([&](Backend& backend) {
+      const auto matrix = std::move(backend.prepare(stored)).value();
+      for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 10, 11, 22}) {
+        for (std::int64_t first = 0; first + m <= 2 * count; first += m) {
+          expect_same_bits_or_nan(linear(backend, *matrix, x.rows(first, first + m)),
+                                  want.rows(first, first + m),
+                                  matrix_kind_name(kind) + ", " + std::to_string(m) +
+                                      " rows from " + std::to_string(first));
         }
       }
     });

@@ -151,16 +151,23 @@ void CpuBackend::linear_group(const LinearGroupArgs& args) {
   if (m == 0) return;
   std::vector<Product> products;
   products.reserve(args.weights.size());
-  // Weights of one group size share the packed x.
+  const auto scaling_for = [&](const WeightView& w) {
+    return m <= kernels_.max_placed_rows && can_pack(w) ? RowScaling::kByPlace : RowScaling::kNone;
+  };
+  // Weights of one group size and scaling share the packed x.
   for (const int group : {16, 32, 64, 128}) {
-    products.clear();
-    for (std::size_t i = 0; i < args.weights.size(); ++i) {
-      const WeightView& w = view_of(args.weights[i]);
-      if (w.group == group) products.push_back({&w, args.outs[i].data<float>()});
+    for (const RowScaling scaling : {RowScaling::kNone, RowScaling::kByPlace}) {
+      products.clear();
+      for (std::size_t i = 0; i < args.weights.size(); ++i) {
+        const WeightView& w = view_of(args.weights[i]);
+        if (w.group == group && scaling_for(w) == scaling) {
+          products.push_back({&w, args.outs[i].data<float>()});
+        }
+      }
+      if (products.empty()) continue;
+      packed_rows_.pack(args.x.data<float>(), m, k, group, scaling, pool_);
+      run_products(products, m);
     }
-    if (products.empty()) continue;
-    packed_rows_.pack(args.x.data<float>(), m, k, group, pool_);
-    run_products(products, m);
   }
   packed_rows_.shrink(kMaxIdleBytes);
 }

@@ -72,6 +72,10 @@ struct AttentionItem {
 struct CpuKernels {
   const char* name;
 
+  // Rows of x up to which linear() likes RowScaling::kByPlace for weights for which can_pack()
+  // holds.
+  int max_placed_rows;
+
   // Row tiles [tile_begin, tile_end) of y[m, n] for the panels [panel_begin, panel_end) of x.
   void (*linear)(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
                  int tile_begin, int tile_end, float* y, std::byte* scratch);

@@ -1,6 +1,7 @@
 #include "flotilla/backend/cpu/packed_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -17,7 +18,26 @@ void PackedRows::shrink(std::size_t max_bytes) {
   capacity_ = 0;
 }
 
-void PackedRows::pack(const float* x, int m, int k, int group, ThreadPool& pool) {
+namespace {
+
+// Not one value that is too large or not finite.
+bool can_scale(const float* x, std::size_t count) {
+  int bad = 0;  // without a branch, for the vectoriser
+  for (std::size_t i = 0; i < count; ++i) bad |= std::fabs(x[i]) < kMaxPlaceable ? 0 : 1;
+  return bad == 0;
+}
+
+constexpr float kScale[4] = {0x1p12f, 0x1p8f, 0x1p4f, 1.0f};
+
+}  // namespace
+
+void PackedRows::pack(const float* x, int m, int k, int group, RowScaling scaling,
+                      ThreadPool& pool) {
+  scaling_ = scaling;
+  if (scaling == RowScaling::kByPlace &&
+      !can_scale(x, static_cast<std::size_t>(m) * static_cast<std::size_t>(k))) {
+    scaling_ = RowScaling::kNone;
+  }
   m_ = m;
   group_ = group;
   k_ = (k + group - 1) / group * group;
@@ -66,12 +86,18 @@ void PackedRows::pack_single_row(const float* x, int k_given) {
     for (int i = 0; i < group_; ++i) sum += data[g * group_ + i];
     sums_[g] = sum;
   }
+  if (scaling_ == RowScaling::kNone) return;
+  for (int i = 0; i < k_; i += 4) {
+    for (int j = 0; j < 4; ++j) data[i + j] *= kScale[j];
+  }
 }
 
 void PackedRows::pack_panel(const float* x, int k_given, int p) {
   const int rows = panel_rows(p);
   const auto stride = static_cast<std::size_t>(k_given);
   const float* in = x + static_cast<std::size_t>(panel_begin(p)) * stride;
+  static constexpr float kOnes[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+  const float* scale = scaling_ == RowScaling::kNone ? kOnes : kScale;
   for (int k0 = 0; k0 < k_; k0 += kBlockK) {
     float* out = const_cast<float*>(block(p, k0));
     float* sums = const_cast<float*>(block_sums(p, k0));
@@ -82,7 +108,7 @@ void PackedRows::pack_panel(const float* x, int k_given, int p) {
           const float v =
               i < k_given ? in[static_cast<std::size_t>(r) * stride + static_cast<std::size_t>(i)]
                           : 0.0f;
-          *out++ = v;
+          *out++ = v * scale[i % 4];
           sum[r] += v;
         }
       }

@@ -114,69 +114,38 @@ FLOTILLA_LANE F lookup8(const float* table, I index) {
   return {_mm256_permutevar8x32_ps(t, index.lo), _mm256_permutevar8x32_ps(t, index.hi)};
 }
 
-// A chunk: 64 bytes, the 4-bit codes (less 8: two's complement) of 16 rows x 8 k, in the order that
-// this target likes. Here two parts of 4 k with two bytes for a row each: k and k + 2 in the first,
-// k + 1 and k + 3 in the second. The rows come as 0-3, 8-11, 4-7, 12-15.
+// A chunk: 64 bytes, the 4-bit codes of 16 rows x 8 k, in the order that this target likes. Here
+// two parts of 4 k with 16 bits for a row each, rows in the order 0-3, 8-11, 4-7, 12-15.
 FLOTILLA_LANE void make_chunk(std::uint32_t* words) {  // in place, from words: the lowest k first
-  const auto swap_middle = [](__m256i v) FLOTILLA_INLINE {
-    v = _mm256_xor_si256(v, _mm256_set1_epi32(static_cast<int>(0x88888888u)));
-    const __m256i up = _mm256_and_si256(_mm256_slli_epi32(v, 4), _mm256_set1_epi32(0x0f000f00));
-    const __m256i down = _mm256_and_si256(_mm256_srli_epi32(v, 4), _mm256_set1_epi32(0x00f000f0));
-    const __m256i outer = _mm256_and_si256(v, _mm256_set1_epi32(static_cast<int>(0xf00ff00fu)));
-    return _mm256_or_si256(outer, _mm256_or_si256(up, down));
-  };
   const I w = load_int(words);
-  const __m256i lo = swap_middle(w.lo), hi = swap_middle(w.hi), half = _mm256_set1_epi32(0xffff);
+  const __m256i half = _mm256_set1_epi32(0xffff);
   auto* out = reinterpret_cast<__m256i*>(words);
-  _mm256_storeu_si256(out,
-                      _mm256_packus_epi32(_mm256_and_si256(lo, half), _mm256_and_si256(hi, half)));
-  _mm256_storeu_si256(out + 1,
-                      _mm256_packus_epi32(_mm256_srli_epi32(lo, 16), _mm256_srli_epi32(hi, 16)));
+  _mm256_storeu_si256(
+      out, _mm256_packus_epi32(_mm256_and_si256(w.lo, half), _mm256_and_si256(w.hi, half)));
+  _mm256_storeu_si256(
+      out + 1, _mm256_packus_epi32(_mm256_srli_epi32(w.lo, 16), _mm256_srli_epi32(w.hi, 16)));
 }
 inline std::uint32_t chunk_code(const std::byte* chunk, std::size_t row, std::size_t k) {
-  const std::size_t pair = row % 8 / 4 * 8 + row / 8 * 4 + row % 4;
-  const auto byte = static_cast<std::uint32_t>(chunk[k / 4 * 32 + pair * 2 + k % 2]);
-  return (byte >> (k % 4 / 2 * 4) & 15u) ^ 8u;
+  const std::size_t at = row % 8 / 4 * 8 + row / 8 * 4 + row % 4;
+  std::uint16_t part = 0;
+  __builtin_memcpy(&part, chunk + k / 4 * 32 + at * 2, sizeof part);
+  return static_cast<std::uint32_t>(part) >> (k % 4 * 4) & 15u;
 }
 
-// A word for each row again, and code K less 8 from it. Its instructions keep out of the way of the
-// products: with many rows that counts.
+// A word for each row again, its codes less 8 in two's complement, and code K from it. Its
+// instructions keep out of the way of the products: with many rows that counts.
 FLOTILLA_LANE I chunk_words(const std::byte* chunk) {
   const I parts = load_int(chunk);
-  return {_mm256_unpacklo_epi16(parts.lo, parts.hi), _mm256_unpackhi_epi16(parts.lo, parts.hi)};
+  const I words = {_mm256_unpacklo_epi16(parts.lo, parts.hi),
+                   _mm256_unpackhi_epi16(parts.lo, parts.hi)};
+  return words ^ set1_int(0x88888888u);
 }
 template <int K>
 FLOTILLA_LANE F word_value(I words) {
-  constexpr int kNibble = K / 4 * 4 + K % 2 * 2 + K % 4 / 2;
-  const I top = shift_left<28 - 4 * kNibble>(words);
+  const I top = shift_left<28 - 4 * K>(words);
   return to_float({_mm256_srai_epi32(top.lo, 28), _mm256_srai_epi32(top.hi, 28)});
 }
-
-// fn(k, code less 8) for the values of one part, k increasing. Two table look-ups and an unpack of
-// bytes give bfloat16 values, k and k + 1 of a row in one 32-bit lane: 2.4 instructions for 8
-// values where words need 3.1, most of them for the two ports of the conversion (1.5 against 1.1
-// cycles for 8 weights and a row). With more rows there are too few registers for it.
-inline constexpr int kMaxPairedRows = 3;
-template <int Part, class Fn>
-FLOTILLA_LANE void chunk_pairs(const std::byte* chunk, Fn&& fn) {
-  const auto table = [](unsigned long long low, unsigned long long high) FLOTILLA_INLINE {
-    const auto l = static_cast<long long>(low), h = static_cast<long long>(high);
-    return _mm256_setr_epi64x(l, h, l, h);
-  };
-  const __m256i upper = table(0x4040404040403f00ull, 0xbfc0c0c0c0c0c0c1ull);
-  const __m256i lower = table(0xe0c0a08040008000ull, 0x80004080a0c0e000ull);
-  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk) + Part);
-  unroll<2>([&](auto n) FLOTILLA_INLINE {
-    __m256i index = codes;
-    if constexpr (n == 1) index = _mm256_srli_epi32(codes, 4);
-    index = _mm256_and_si256(index, _mm256_set1_epi8(15));
-    const __m256i u = _mm256_shuffle_epi8(upper, index), l = _mm256_shuffle_epi8(lower, index);
-    const I pairs = {_mm256_unpacklo_epi8(l, u), _mm256_unpackhi_epi8(l, u)};
-    constexpr int kFirst = Part * 4 + n * 2;
-    fn(std::integral_constant<int, kFirst>{}, as_float(shift_left<16>(pairs)));
-    fn(std::integral_constant<int, kFirst + 1>{}, as_float(pairs & set1_int(0xffff0000u)));
-  });
-}
+inline constexpr int kMaxPlacedRows = 2;  // few_rows_avx2.h
 
 FLOTILLA_LANE void prefetch_near(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

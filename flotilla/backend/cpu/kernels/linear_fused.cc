@@ -2,6 +2,9 @@
 // 64 k, either packed at load or transposed on the fly from the stored form, 512 k at a time.
 #include "flotilla/backend/cpu/kernels/dequantize.h"
 #include "flotilla/backend/cpu/kernels/linear.h"
+#if defined(FLOTILLA_CPU_AVX2)
+#include "flotilla/backend/cpu/kernels/few_rows_avx2.h"
+#endif
 
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 namespace {
@@ -23,6 +26,7 @@ static_assert(sizeof(FusedScratch) <= kScratchBytes);
 // some KiB later, a line per step: bursts of prefetches would stall the loads behind them.
 // Addresses may run beyond the end, which is harmless.
 struct PackedBatch {
+  static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
   const std::byte* base;
   bool is_f16;
   std::uintptr_t ahead;
@@ -42,6 +46,7 @@ struct PackedBatch {
   }
 };
 struct PackedSource {
+  static constexpr int kMostGroups = 1 << 30;  // in a batch
   const WeightView& w;
   FLOTILLA_INLINE PackedBatch batch(int tile, int g0, int, FusedScratch&) const {
     const std::byte* base =
@@ -54,6 +59,7 @@ struct PackedSource {
 };
 
 struct StoredBatch {
+  static constexpr int kGroupStride = kGroupWords * 4;
   const FusedScratch& s;
   std::uintptr_t q_ahead, scales_ahead, biases_ahead;
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
@@ -71,6 +77,7 @@ struct StoredBatch {
   }
 };
 struct StoredSource {
+  static constexpr int kMostGroups = kBatchGroups;
   const WeightView& w;
   // The 16 rows of a tile are one contiguous piece of memory. The next tile is asked for line by
   // line in address order, which the memory likes much better than the order of use; it is too far
@@ -102,8 +109,21 @@ struct StoredSource {
   }
 };
 
+// What follows the products of groups [g, g + B): added to total[row] in group order.
+template <int M, int B, class Batch>
+FLOTILLA_INLINE inline void add_groups(const Batch& batch, int g, const float* sums,
+                                       const F (&acc)[B][M], F (&total)[M]) {
+  unroll<B>([&](auto c) FLOTILLA_INLINE {
+    const F scale = batch.scale(g + c), bias = fma(scale, set1(8.0f), batch.bias(g + c));
+    unroll<M>([&](auto m) FLOTILLA_INLINE {
+      const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
+      total[m] = fma(scale, acc[c][m], with_bias);
+    });
+  });
+}
+
 // Groups [g0, g0 + num) of a batch against M rows of x, B groups at a time: their accumulators are
-// independent, which hides the latency of FMA when M is small. Added to total[row] in group order.
+// independent, which hides the latency of FMA when M is small.
 template <int M, int B, class Batch>
 FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, const float* x,
                                          const float* sums, F (&total)[M]) {
@@ -112,42 +132,54 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
     unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
     for (int j = 0; j < 8; ++j) {
       unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
+      I words[B];
+      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = chunk_words(batch.chunk(g + c, j)); });
       // Chains are interleaved, as the core's window is too short for longer runs.
-      if constexpr (M <= kMaxPairedRows) {
-        unroll<2 * B>([&](auto i) FLOTILLA_INLINE {
-          constexpr int part = i / B, c = i % B;
-          const float* xk = x + ((g + c) * kGroup + j * 8) * M;
-          chunk_pairs<part>(batch.chunk(g + c, j), [&](auto k, F q) FLOTILLA_INLINE {
-            unroll<M>([&](auto m) FLOTILLA_INLINE {
-              acc[c][m] = fma(q, broadcast(xk + k * M + m), acc[c][m]);
-            });
-          });
+      unroll<8>([&](auto k) FLOTILLA_INLINE {
+        unroll<B>([&](auto c) FLOTILLA_INLINE {
+          const float* xk = x + ((g + c) * kGroup + j * 8 + k) * M;
+          const F q = word_value<k>(words[c]);
+          unroll<M>([&](auto m)
+                        FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
         });
-      } else {
-        I words[B];
-        unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = chunk_words(batch.chunk(g + c, j)); });
-        unroll<8>([&](auto k) FLOTILLA_INLINE {
-          unroll<B>([&](auto c) FLOTILLA_INLINE {
-            const float* xk = x + ((g + c) * kGroup + j * 8 + k) * M;
-            const F q = word_value<k>(words[c]);
-            unroll<M>([&](auto m)
-                          FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
-          });
-        });
-      }
-    }
-    unroll<B>([&](auto c) FLOTILLA_INLINE {
-      const F scale = batch.scale(g + c), bias = fma(scale, set1(8.0f), batch.bias(g + c));
-      unroll<M>([&](auto m) FLOTILLA_INLINE {
-        const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
-        total[m] = fma(scale, acc[c][m], with_bias);
       });
-    });
+    }
+    add_groups(batch, g, sums, acc, total);
   }
 }
 
+#if defined(FLOTILLA_CPU_AVX2)
+// The same, x being scaled by place.
+template <int M, int B, class Batch>
+FLOTILLA_INLINE inline int placed_groups(const Batch& batch, int g, int end, const float* x,
+                                         const float* sums, F (&total)[M]) {
+  for (; g + B <= end; g += B) {
+    F acc[B][M];
+    multiply_placed<Batch::kGroupStride>(
+        batch.chunk(g, 0), x + g * kGroup * M,
+        [&](int j) FLOTILLA_INLINE {
+          unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
+        },
+        acc);
+    add_groups(batch, g, sums, acc, total);
+  }
+  return g;
+}
+template <int M, class Batch>
+FLOTILLA_INLINE inline void placed_run(const Batch& batch, int num, const float* x,
+                                       const float* sums, F (&total)[M]) {
+  int g = 0;
+  if constexpr (M == 1) {
+    // A single group at the end would be slow.
+    g = placed_groups<M, 3>(batch, g, num % 3 == 1 ? num - 4 : num, x, sums, total);
+  }
+  g = placed_groups<M, 2>(batch, g, num, x, sums, total);
+  placed_groups<M, 1>(batch, g, num, x, sums, total);
+}
+#endif
+
 // Row tile `t` against panel p of x, which has M rows.
-template <int M, class Source>
+template <int M, bool Placed, class Source>
 void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* y,
                 FusedScratch& scratch) {
   constexpr int B = kGroupsInFlight[M];
@@ -156,8 +188,15 @@ void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* 
   F total[M];
   unroll<M>([&](auto m) FLOTILLA_INLINE { total[m] = zero(); });
   for (int g0 = 0; g0 < groups; g0 += kBatchGroups) {
-    const int num = min_int(kBatchGroups, groups - g0);
+    const int num = min_int(Placed ? Source::kMostGroups : kBatchGroups, groups - g0);
     const auto batch = source.batch(t, g0, num, scratch);
+#if defined(FLOTILLA_CPU_AVX2)
+    if constexpr (Placed) {  // a single panel, whose blocks are one piece
+      placed_run<M>(batch, num, x.block(p, g0 * kGroup), x.block_sums(p, g0 * kGroup), total);
+      if (num == groups) break;
+      continue;
+    }
+#endif
     for (int g = 0; g < num; g += kBlockGroups) {  // x comes in blocks of kBlockK
       const int len = min_int(kBlockGroups, num - g), whole = len / B * B;
       const float* xg = x.block(p, (g0 + g) * kGroup) - g * kGroup * M;
@@ -177,26 +216,35 @@ void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* 
 template <class Source>
 void fused_any(const Source& source, const PackedRows& x, int panel_begin, int panel_end,
                int tile_begin, int tile_end, float* y, FusedScratch& s) {
+  const bool placed = x.scaling() == RowScaling::kByPlace;
   for (int t = tile_begin; t < tile_end; ++t) {
     for (int p = panel_begin; p < panel_end; ++p) {  // the tile is in the cache from the second on
-      switch (x.panel_rows(p)) {
+      const int rows = x.panel_rows(p);
+      if constexpr (kMaxPlacedRows >= 2) {
+        if (placed) {
+          rows == 1 ? fused_tile<1, true>(source, x, p, t, y, s)
+                    : fused_tile<2, true>(source, x, p, t, y, s);
+          continue;
+        }
+      }
+      switch (rows) {
         case 1:
-          fused_tile<1>(source, x, p, t, y, s);
+          fused_tile<1, false>(source, x, p, t, y, s);
           break;
         case 2:
-          fused_tile<2>(source, x, p, t, y, s);
+          fused_tile<2, false>(source, x, p, t, y, s);
           break;
         case 3:
-          fused_tile<3>(source, x, p, t, y, s);
+          fused_tile<3, false>(source, x, p, t, y, s);
           break;
         case 4:
-          fused_tile<4>(source, x, p, t, y, s);
+          fused_tile<4, false>(source, x, p, t, y, s);
           break;
         case 5:
-          fused_tile<5>(source, x, p, t, y, s);
+          fused_tile<5, false>(source, x, p, t, y, s);
           break;
         default:
-          fused_tile<6>(source, x, p, t, y, s);
+          fused_tile<6, false>(source, x, p, t, y, s);
           break;
       }
     }

@@ -89,7 +89,7 @@ void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch&
 template <int M, int G, bool HasBias, int B>
 FLOTILLA_INLINE inline void micro_groups(const Tile& tile, int g0, int num, const float* x,
                                          const float* sums, float* c) {
-  constexpr int kStep = B > 2 ? 2 : 4;
+  constexpr int kStep = B > 2 ? 4 : 8;
   for (int g = g0; g < g0 + num; g += B) {
     F acc[B][M];
     unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });

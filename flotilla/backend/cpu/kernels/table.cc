@@ -27,6 +27,7 @@ constexpr const char* kName = "portable";
 extern const CpuKernels kKernels;
 const CpuKernels kKernels = {
     .name = kName,
+    .max_placed_rows = kMaxPlacedRows,
     .linear = linear,
     .pack = pack_tiles,
     .embedding = embedding_row,
