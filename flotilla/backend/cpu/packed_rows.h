@@ -64,6 +64,8 @@ class PackedRows {
     return k_ - k0 < kBlockK ? k_ - k0 : kBlockK;
   }
   void pack_panel(const float* x, int k_given, int p);
+  void pack_padded(const float* in, int k_given, int rows, int begin, int end, float* out,
+                   float* sums) const;
   void pack_single_row(const float* x, int k_given);
 
   std::unique_ptr<float, Free> data_;

@@ -29,29 +29,28 @@ inline constexpr PartConstants kPartConstants = {
     FLOTILLA_8_TIMES(0x45004500u)};
 #undef FLOTILLA_8_TIMES
 static_assert(offsetof(PartConstants, centers) == 128 && offsetof(PartConstants, exponents) == 256);
+
 // Operands: %[w] a chunk of the first group, whose neighbours are %c[s1] and %c[s2] bytes behind;
 // %[x] the values of x for it; %[c] kPartConstants.
+// clang-format off
 
-// 16 rows x 4 codes, from the chunk on at `at`, as floats in lo (rows 0-7) and hi .
-#define FLOTILLA_LOAD_PART(at, lo, hi)          \
-  "vmovdqu " at "(%[w]), %%ymm" hi              \
-  "\n\t"                                        \
-  "vpunpcklwd 256(%[c]), %%ymm" hi ", %%ymm" lo \
-  "\n\t"                                        \
+// 16 rows x 4 codes, at bytes behind the chunk, as floats in lo (rows 0-7) and hi.
+#define FLOTILLA_LOAD_PART(at, lo, hi)                   \
+  "vmovdqu " at "(%[w]), %%ymm" hi "\n\t"                \
+  "vpunpcklwd 256(%[c]), %%ymm" hi ", %%ymm" lo "\n\t"   \
   "vpunpckhwd 256(%[c]), %%ymm" hi ", %%ymm" hi "\n\t"
 
 // ---- one row: accumulators 0-5, parts 6-11 (three groups), mask 12, center 13
-#define FLOTILLA_ROW_HALF(part, acc)     \
-  "vpand %%ymm12, %%ymm" part            \
-  ", %%ymm14\n\t"                        \
-  "vsubps %%ymm13, %%ymm14, %%ymm14\n\t" \
+#define FLOTILLA_ROW_HALF(part, acc)               \
+  "vpand %%ymm12, %%ymm" part ", %%ymm14\n\t"      \
+  "vsubps %%ymm13, %%ymm14, %%ymm14\n\t"           \
   "vfmadd231ps %%ymm15, %%ymm14, %%ymm" acc "\n\t"
-#define FLOTILLA_ROW_GROUP(x, lo, hi, acc_lo, acc_hi)                   \
-  "vbroadcastss " x "(%[x]), %%ymm15\n\t" FLOTILLA_ROW_HALF(lo, acc_lo) \
-      FLOTILLA_ROW_HALF(hi, acc_hi)
-#define FLOTILLA_ROW_CONSTANTS(k) \
-  "vmovdqa " k                    \
-  "*32(%[c]), %%ymm12\n\t"        \
+#define FLOTILLA_ROW_GROUP(x, lo, hi, acc_lo, acc_hi) \
+  "vbroadcastss " x "(%[x]), %%ymm15\n\t"             \
+  FLOTILLA_ROW_HALF(lo, acc_lo)                       \
+  FLOTILLA_ROW_HALF(hi, acc_hi)
+#define FLOTILLA_ROW_CONSTANTS(k)         \
+  "vmovdqa " k "*32(%[c]), %%ymm12\n\t"   \
   "vmovaps 128+" k "*32(%[c]), %%ymm13\n\t"
 #define FLOTILLA_ROW_STEP(k, x)                    \
   FLOTILLA_ROW_CONSTANTS(k)                        \
@@ -66,7 +65,37 @@ static_assert(offsetof(PartConstants, centers) == 128 && offsetof(PartConstants,
   FLOTILLA_ROW_GROUP("256+" x, "8", "9", "2", "3")   \
   FLOTILLA_LOAD_PART("%c[s1]+" next, "8", "9")       \
   FLOTILLA_ROW_GROUP("512+" x, "10", "11", "4", "5") \
-      FLOTILLA_LOAD_PART("%c[s2]+" next, "10", "11")
+  FLOTILLA_LOAD_PART("%c[s2]+" next, "10", "11")
+
+// ---- two rows: accumulators 0-7, parts 8-11 (two groups), mask 12; centers stay in memory
+#define FLOTILLA_ROWS_GROUP(k, x0, x1, lo, hi, lo0, hi0, lo1, hi1) \
+  "vpand %%ymm12, %%ymm" lo ", %%ymm13\n\t"                        \
+  "vpand %%ymm12, %%ymm" hi ", %%ymm14\n\t"                        \
+  "vsubps 128+" k "*32(%[c]), %%ymm13, %%ymm13\n\t"                \
+  "vsubps 128+" k "*32(%[c]), %%ymm14, %%ymm14\n\t"                \
+  "vbroadcastss " x0 "(%[x]), %%ymm15\n\t"                         \
+  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo0 "\n\t"                 \
+  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi0 "\n\t"                 \
+  "vbroadcastss " x1 "(%[x]), %%ymm15\n\t"                         \
+  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo1 "\n\t"                 \
+  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi1 "\n\t"
+#define FLOTILLA_ROWS_MASK(k) "vmovdqa " k "*32(%[c]), %%ymm12\n\t"
+#define FLOTILLA_ROWS_FIRST(k, x) \
+  FLOTILLA_ROWS_GROUP(k, x, "4+" x, "8", "9", "0", "1", "2", "3")
+#define FLOTILLA_ROWS_SECOND(k, x) \
+  FLOTILLA_ROWS_GROUP(k, "512+" x, "516+" x, "10", "11", "4", "5", "6", "7")
+#define FLOTILLA_ROWS_STEP(k, x) \
+  FLOTILLA_ROWS_MASK(k)          \
+  FLOTILLA_ROWS_FIRST(k, x)      \
+  FLOTILLA_ROWS_SECOND(k, x)
+#define FLOTILLA_ROWS_LAST_STEP(x, next) \
+  FLOTILLA_ROWS_MASK("3")                \
+  FLOTILLA_ROWS_FIRST("3", x)            \
+  FLOTILLA_LOAD_PART(next, "8", "9")     \
+  FLOTILLA_ROWS_SECOND("3", x)           \
+  FLOTILLA_LOAD_PART("%c[s1]+" next, "10", "11")
+
+// clang-format on
 
 // acc[c] = sums over the 64 k of groups c = 0, 1, 2, whose chunks begin Stride bytes apart. Reads,
 // and ignores, 32 bytes behind each group. prefetch(j) is called before each of its eight chunks.
@@ -99,39 +128,6 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
   acc[1][0] = {a2, a3};
   acc[2][0] = {a4, a5};
 }
-
-// ---- two rows: accumulators 0-7, parts 8-11 (two groups), mask 12; centers stay in memory
-#define FLOTILLA_ROWS_GROUP(k, x0, x1, lo, hi, lo0, hi0, lo1, hi1) \
-  "vpand %%ymm12, %%ymm" lo                                        \
-  ", %%ymm13\n\t"                                                  \
-  "vpand %%ymm12, %%ymm" hi                                        \
-  ", %%ymm14\n\t"                                                  \
-  "vsubps 128+" k                                                  \
-  "*32(%[c]), %%ymm13, %%ymm13\n\t"                                \
-  "vsubps 128+" k                                                  \
-  "*32(%[c]), %%ymm14, %%ymm14\n\t"                                \
-  "vbroadcastss " x0                                               \
-  "(%[x]), %%ymm15\n\t"                                            \
-  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo0                        \
-  "\n\t"                                                           \
-  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi0                        \
-  "\n\t"                                                           \
-  "vbroadcastss " x1                                               \
-  "(%[x]), %%ymm15\n\t"                                            \
-  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo1                        \
-  "\n\t"                                                           \
-  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi1 "\n\t"
-#define FLOTILLA_ROWS_MASK(k) "vmovdqa " k "*32(%[c]), %%ymm12\n\t"
-#define FLOTILLA_ROWS_FIRST(k, x) FLOTILLA_ROWS_GROUP(k, x, "4+" x, "8", "9", "0", "1", "2", "3")
-#define FLOTILLA_ROWS_SECOND(k, x) \
-  FLOTILLA_ROWS_GROUP(k, "512+" x, "516+" x, "10", "11", "4", "5", "6", "7")
-#define FLOTILLA_ROWS_STEP(k, x) \
-  FLOTILLA_ROWS_MASK(k) FLOTILLA_ROWS_FIRST(k, x) FLOTILLA_ROWS_SECOND(k, x)
-#define FLOTILLA_ROWS_LAST_STEP(x, next) \
-  FLOTILLA_ROWS_MASK("3")                \
-  FLOTILLA_ROWS_FIRST("3", x)            \
-  FLOTILLA_LOAD_PART(next, "8", "9")     \
-  FLOTILLA_ROWS_SECOND("3", x) FLOTILLA_LOAD_PART("%c[s1]+" next, "10", "11")
 
 // The same for two groups and two rows, whose values alternate in x.
 template <int Stride, class Prefetch>
