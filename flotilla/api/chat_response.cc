@@ -132,9 +132,9 @@ std::string_view to_string(FinishReason reason) {
   return "stop";
 }
 
-FinishReason finish_reason(bool cut_by_length, bool has_calls) {
+FinishReason finish_reason(bool cut_by_length, bool has_whole_calls) {
   if (cut_by_length) return FinishReason::kLength;
-  return has_calls ? FinishReason::kToolCalls : FinishReason::kStop;
+  return has_whole_calls ? FinishReason::kToolCalls : FinishReason::kStop;
 }
 
 std::string render_response(const ResponseHead& head, std::span<const ChoiceOutput> choices,

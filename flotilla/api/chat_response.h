@@ -33,8 +33,9 @@ struct ToolCall {
 enum class FinishReason { kStop, kLength, kToolCalls };
 std::string_view to_string(FinishReason reason);
 
-// `tool_calls` if and only if the answer has calls and ended by itself; a cut call is `length`.
-FinishReason finish_reason(bool cut_by_length, bool has_calls);
+// `tool_calls` if and only if the answer has calls, all whole, and ended by itself; a cut call is
+// `length`.
+FinishReason finish_reason(bool cut_by_length, bool has_whole_calls);
 
 // What stays the same over all parts of one answer.
 struct ResponseHead {

@@ -88,7 +88,7 @@ class Gemma4Parser final : public OutputParser {
   explicit Gemma4Parser(std::string_view prompt_tail);
 
   std::vector<OutputDelta> push(std::string_view text, std::string_view special) override;
-  std::vector<OutputDelta> finish(bool complete) override;
+  std::vector<OutputDelta> finish() override;
   int num_calls() const override { return num_calls_; }
   bool inside_call() const override {
     return state_ == State::kCallHeader || state_ == State::kArguments ||
@@ -116,6 +116,7 @@ class Gemma4Parser final : public OutputParser {
   void start_call(const CallHeader& header);
   void flush_arguments();
   void end_call();
+  void leave_call_open();
   void leave_channel();
   void release_answer(bool before_markup);
   void enter_answer();
@@ -313,6 +314,11 @@ void Gemma4Parser::end_call() {
   enter_answer();
 }
 
+// The output ends inside a call. Closed, it would look as if the model had meant it so.
+void Gemma4Parser::leave_call_open() {
+  if (state_ == State::kCallHeader) put(Channel::kContent, std::string(kCallOpen) + held_);
+}
+
 void Gemma4Parser::on_special(std::string_view special) {
   if (state_ == State::kStopped) return;
   if (special == kQuote) {
@@ -353,6 +359,8 @@ void Gemma4Parser::on_special(std::string_view special) {
   } else if (state_ == State::kUnreadable) {
     if (special == kCallClose) put(Channel::kContent, kCallClose);
     enter_answer();
+  } else if (is_stop(special)) {
+    leave_call_open();
   } else {
     const bool was_header = state_ == State::kCallHeader;
     const int calls = num_calls_;
@@ -367,7 +375,7 @@ void Gemma4Parser::on_special(std::string_view special) {
   held_.clear();
 }
 
-std::vector<OutputDelta> Gemma4Parser::finish(bool complete) {
+std::vector<OutputDelta> Gemma4Parser::finish() {
   switch (state_) {
     case State::kAnswer:
       release_answer(false);
@@ -379,15 +387,8 @@ std::vector<OutputDelta> Gemma4Parser::finish(bool complete) {
       put(Channel::kReasoning, held_);
       break;
     case State::kCallHeader:
-      if (complete) {
-        end_call();
-      } else {
-        put(Channel::kContent, std::string(kCallOpen) + held_);
-      }
-      break;
     case State::kArguments:
-      // A call that was cut stays open: closed, it would look as if the model had meant it so.
-      if (complete) end_call();
+      leave_call_open();
       break;
     case State::kAfterArguments:
     case State::kUnreadable:

@@ -95,8 +95,7 @@ std::vector<Piece> cut(const std::vector<Piece>& pieces, Cuts&& cuts) {
   return out;
 }
 
-Parsed parse(const std::vector<Piece>& pieces, std::string_view prompt_tail = {},
-             bool complete = true) {
+Parsed parse(const std::vector<Piece>& pieces, std::string_view prompt_tail = {}) {
   const auto parser = make_output_parser(OutputSyntax::kGemma4, prompt_tail);
   Parsed parsed;
   const auto take = [&](const std::vector<OutputDelta>& deltas) {
@@ -117,13 +116,13 @@ Parsed parse(const std::vector<Piece>& pieces, std::string_view prompt_tail = {}
   for (const Piece& piece : pieces) {
     take(piece.is_special ? parser->push({}, piece.text) : parser->push(piece.text, {}));
   }
-  take(parser->finish(complete));
+  take(parser->finish());
   EXPECT_EQ(parser->num_calls(), static_cast<int>(parsed.calls.size()));
   EXPECT_FALSE(parser->inside_call());
   return parsed;
 }
-Parsed parse(std::string_view output, std::string_view prompt_tail = {}, bool complete = true) {
-  return parse(pieces_of(output), prompt_tail, complete);
+Parsed parse(std::string_view output, std::string_view prompt_tail = {}) {
+  return parse(pieces_of(output), prompt_tail);
 }
 
 Parsed answer(std::string content) { return {std::move(content), "", {}}; }
@@ -262,24 +261,35 @@ TEST(Gemma4Parser, TheCutOfTheTextDoesNotMatter) {
   ASSERT_GT(outputs.size(), 100u);
   std::mt19937 random(7);
   for (const std::string& output : outputs) {
-    for (const bool complete : {true, false}) {
-      const std::vector<Piece> pieces = pieces_of(output);
-      const Parsed whole = parse(pieces, {}, complete);
-      for (std::size_t at = 0; at < output.size(); ++at) {
-        ASSERT_EQ(parse(cut(pieces, [at](std::size_t i) { return i == at; }), {}, complete), whole)
-            << output << " at " << at;
-      }
-      for (const std::size_t size : {1u, 2u, 3u, 7u}) {
-        ASSERT_EQ(parse(cut(pieces, [size](std::size_t i) { return i % size == 0; }), {}, complete),
-                  whole)
-            << output;
-      }
-      for (int round = 0; round < 20; ++round) {
-        ASSERT_EQ(parse(cut(pieces, [&](std::size_t) { return random() % 4 == 0; }), {}, complete),
-                  whole)
-            << output;
-      }
+    const std::vector<Piece> pieces = pieces_of(output);
+    const Parsed whole = parse(pieces);
+    for (std::size_t at = 0; at < output.size(); ++at) {
+      ASSERT_EQ(parse(cut(pieces, [at](std::size_t i) { return i == at; })), whole)
+          << output << " at " << at;
     }
+    for (const std::size_t size : {1u, 2u, 3u, 7u}) {
+      ASSERT_EQ(parse(cut(pieces, [size](std::size_t i) { return i % size == 0; })), whole)
+          << output;
+    }
+    for (int round = 0; round < 20; ++round) {
+      ASSERT_EQ(parse(cut(pieces, [&](std::size_t) { return random() % 4 == 0; })), whole)
+          << output;
+    }
+  }
+}
+
+// A model that ends its turn inside a call has not called: what it wrote is handed out as it is.
+TEST(Gemma4Parser, UnfinishedCallsStayOpenAndNothingIsMadeUp) {
+  for (const std::string end : {"", "<turn|>", "<eos>", "<|tool_response>"}) {
+    const std::string start = "<|tool_call>call:f{";
+    EXPECT_EQ(parse(start + "city:" + end), call("f", R"j({"city":)j"));
+    EXPECT_EQ(parse(start + "city:<|\"|>Os" + end), call("f", R"j({"city":"Os)j"));
+    EXPECT_EQ(parse(start + "city:<|\"|>Oslo<|\"|>,days" + end),
+              call("f", R"j({"city":"Oslo)j"));  // the quote may be a part of the text
+    EXPECT_EQ(parse(start + end), call("f", "{"));
+    EXPECT_EQ(parse(start + "a:{b:[1," + end), call("f", R"j({"a":{"b":[1)j"));
+    EXPECT_EQ(parse("<|tool_call>call:now" + end), answer("<|tool_call>call:now"));
+    EXPECT_EQ(parse(start + "a:1}" + end), call("f", R"j({"a":1})j"));
   }
 }
 
@@ -306,9 +316,8 @@ TEST(Gemma4Parser, EveryPrefixOfAnOutputStreamsAPrefixOfItsArguments) {
     if (one.expected.calls.size() != 1) continue;
     const std::vector<Piece> pieces = cut(pieces_of(one.output), [](std::size_t) { return true; });
     for (std::size_t n = 0; n < pieces.size(); ++n) {
-      const Parsed part =
-          parse(std::vector<Piece>(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(n)),
-                {}, false);
+      const Parsed part = parse(
+          std::vector<Piece>(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(n)));
       if (part.calls.empty()) continue;
       ASSERT_TRUE(one.expected.calls[0].arguments.starts_with(part.calls[0].arguments))
           << one.output << " gave " << part.calls[0].arguments;
@@ -353,15 +362,6 @@ TEST(Gemma4Parser, StartsWhereThePromptEnds) {
   EXPECT_EQ(parse("c", "value:<|\"|>see <|channel>thought\n<|\"|>}<tool_response|>"), answer("c"));
 }
 
-TEST(Gemma4Parser, ACallThatWasCutStaysOpen) {
-  const Parsed cut_call = parse("<|tool_call>call:rm{path:<|\"|>/tmp/a", {}, false);
-  ASSERT_EQ(cut_call.calls.size(), 1u);
-  EXPECT_EQ(cut_call.calls[0].arguments, R"j({"path":"/tmp/a)j");
-  EXPECT_EQ(parse("<|tool_call>call:rm{path:<|\"|>/tmp/a", {}, true),
-            call("rm", R"j({"path":"/tmp/a"})j"));
-  EXPECT_EQ(parse("<|tool_call>call:r", {}, false), answer("<|tool_call>call:r"));
-}
-
 std::string mutated(std::string output, std::mt19937& random) {
   const auto pick = [&random](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   const int changes = 1 + static_cast<int>(pick(4));
@@ -402,7 +402,9 @@ TEST(Gemma4Parser, TenThousandMutationsEndWithJsonOrText) {
       boost::json::parse_options options;
       options.allow_invalid_utf8 = true;
       boost::json::parse(c.arguments, error, {}, options);
-      ASSERT_FALSE(error) << output << "\ngave " << c.arguments;
+      // The last call may be one that the output never finished.
+      const bool is_open = error == boost::json::error::incomplete && &c == &whole.calls.back();
+      ASSERT_TRUE(!error || is_open) << output << "\ngave " << c.arguments;
     }
     ASSERT_EQ(parse(cut(pieces, [&](std::size_t) { return random() % 3 == 0; })), whole) << output;
   }
@@ -432,7 +434,7 @@ TEST(PlainParser, AllTextIsContent) {
   ASSERT_EQ(deltas.size(), 1u);
   EXPECT_EQ(deltas[0], (OutputDelta{Channel::kContent, "<|tool_call>call:f{}"}));
   EXPECT_TRUE(parser->push({}, "<turn|>").empty());
-  EXPECT_TRUE(parser->finish(true).empty());
+  EXPECT_TRUE(parser->finish().empty());
 }
 
 TEST(OutputSyntax, IsRecognisedFromTheTemplate) {

@@ -33,9 +33,10 @@ class OutputParser {
   // text was cut.
   virtual std::vector<OutputDelta> push(std::string_view text, std::string_view special) = 0;
 
-  // The generation ended; `complete` is false when it was cut (length, cancel). Releases what is
-  // held back. What could not be read as a call is surfaced as content, never dropped.
-  virtual std::vector<OutputDelta> finish(bool complete) = 0;
+  // The generation ended. Releases what is held back. A call that the model did not finish stays
+  // open: its arguments are what was written, and no JSON yet. What could not be read as a call is
+  // surfaced as content, never dropped.
+  virtual std::vector<OutputDelta> finish() = 0;
 
   virtual int num_calls() const = 0;
   // True between the start and the end of a call: the text is being withheld or streamed as

@@ -13,7 +13,7 @@ class PlainParser final : public OutputParser {
     if (text.empty()) return {};
     return {{Channel::kContent, std::string(text)}};
   }
-  std::vector<OutputDelta> finish(bool) override { return {}; }
+  std::vector<OutputDelta> finish() override { return {}; }
   int num_calls() const override { return 0; }
   bool inside_call() const override { return false; }
 };

@@ -45,7 +45,7 @@ void OutputPipeline::finish(FinishReason reason, std::optional<Error> error) {
   if (!matcher_.matched()) {
     if (const std::string rest = decoder_->finish(); !rest.empty()) feed(rest, {});
   }
-  if (!matcher_.matched()) add(parser_->finish(reason == FinishReason::kStop));
+  if (!matcher_.matched()) add(parser_->finish());
   if (!matcher_.matched()) {
     if (std::string rest = matcher_.flush(); !rest.empty()) {
       append({.channel = Channel::kContent, .text = std::move(rest)});

@@ -26,14 +26,12 @@ class FakeParser final : public chat::OutputParser {
     if (out.empty()) return {};
     return {{.channel = channel_, .text = out}};
   }
-  std::vector<OutputDelta> finish(bool complete) override {
-    finished_complete = complete;
+  std::vector<OutputDelta> finish() override {
     if (held_.empty()) return {};
     return {{.channel = channel_, .text = held_}};
   }
   int num_calls() const override { return 0; }
   bool inside_call() const override { return false; }
-  bool finished_complete = false;
 
  private:
   Channel channel_ = Channel::kContent;

@@ -77,8 +77,8 @@ Status ChatStreamAnswer::add(ChatEvent& event, std::string& out) {
   append_role(choice, event.choice, out);
   if (!cut) close_call(choice, event.choice, out);
   with_extras(choice, [&](const api::ChunkExtras& extras) {
-    writer_.append_finish(out, event.choice, api::finish_reason(cut, choice.calls.num_calls() > 0),
-                          extras);
+    const bool has_calls = choice.calls.num_calls() > 0 && choice.calls.last_is_whole();
+    writer_.append_finish(out, event.choice, api::finish_reason(cut, has_calls), extras);
   });
   return ok_status();
 }

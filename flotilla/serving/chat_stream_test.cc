@@ -98,25 +98,29 @@ TEST_F(Calls, WholeAnswersHaveTheSameCalls) {
 TEST_F(Calls, TheFinishReasonAgreesWithTheMessage) {
   using Reason = ChatFinish::Reason;
   struct Row {
-    bool with_call;
+    const char* arguments;  // of a call; null: there is none
     Reason reason;
     const char* expected;
   };
   for (const Row& row :
-       {Row{true, Reason::kStop, "tool_calls"}, Row{true, Reason::kToolCalls, "tool_calls"},
-        Row{false, Reason::kToolCalls, "stop"}, Row{false, Reason::kStop, "stop"},
-        Row{true, Reason::kLength, "length"}, Row{false, Reason::kLength, "length"}}) {
+       {Row{"{}", Reason::kStop, "tool_calls"}, Row{"{}", Reason::kToolCalls, "tool_calls"},
+        Row{"", Reason::kStop, "tool_calls"}, Row{nullptr, Reason::kToolCalls, "stop"},
+        Row{nullptr, Reason::kStop, "stop"}, Row{"{", Reason::kLength, "length"},
+        Row{nullptr, Reason::kLength, "length"},
+        // A call that the model did not finish is none that anybody may run.
+        Row{R"({"city":)", Reason::kStop, "stop"}, Row{R"({"a":"}\"})", Reason::kStop, "stop"},
+        Row{R"({"a":[{"b":"{[\""}]})", Reason::kStop, "tool_calls"}}) {
     for (const bool stream : {false, true}) {
       backend.calls.clear();
       auto exchange = chat(kTools + (stream ? R"(,"stream":true)" : ""));
-      emit(row.with_call ? call_piece(0, "now", "{") : content("prose"));
+      emit(row.arguments != nullptr ? call_piece(0, "now", row.arguments) : content("prose"));
       emit(finish(row.reason));
       const std::string reason =
           stream ? last_finish_reason(exchange->body)
                  : std::string(std::string_view(
                        body_json(*exchange).at("choices").at(0).at("finish_reason").as_string()));
-      EXPECT_EQ(reason, row.expected)
-          << row.with_call << " " << static_cast<int>(row.reason) << " " << stream;
+      EXPECT_EQ(reason, row.expected) << (row.arguments != nullptr ? row.arguments : "no call")
+                                      << " " << static_cast<int>(row.reason) << " " << stream;
     }
   }
 }

@@ -31,8 +31,9 @@ Status ChatWholeAnswer::add(ChatEvent& event, std::string&) {
     }
   }
   if (event.finish) {
-    choice.finish_reason = api::finish_reason(event.finish->reason == ChatFinish::Reason::kLength,
-                                              !choice.tool_calls.empty());
+    choice.finish_reason =
+        api::finish_reason(event.finish->reason == ChatFinish::Reason::kLength,
+                           !choice.tool_calls.empty() && filters_[index].last_is_whole());
   }
   return ok_status();
 }
