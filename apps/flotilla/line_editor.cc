@@ -1,15 +1,43 @@
 #include "apps/flotilla/line_editor.h"
 
 #include <histedit.h>
+#include <unistd.h>
 
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace flotilla::apps {
 namespace {
+
 constexpr int kHistoryLines = 1000;
+// Terminals that know this mode put pasted text between two sequences of their own.
+constexpr const char* kPasteOn = "\033[?2004h";
+constexpr const char* kPasteOff = "\033[?2004l";
+constexpr const char* kPasteBegin = "\033[200~";
+constexpr std::wstring_view kPasteEnd = L"\033[201~";
+constexpr std::size_t kMaxPaste = std::size_t{1} << 20;  // characters; more is left out
+
+unsigned char insert_paste(EditLine* editor, int) {
+  std::wstring text;
+  wchar_t c = 0;
+  while (!text.ends_with(kPasteEnd) && el_wgetc(editor, &c) == 1) {
+    text += c == L'\r' ? L'\n' : c;
+    if (text.size() > kMaxPaste + kPasteEnd.size()) text.erase(kMaxPaste, 1);
+  }
+  if (text.ends_with(kPasteEnd)) text.resize(text.size() - kPasteEnd.size());
+  while (!text.empty() && text.back() == L'\n') text.pop_back();
+  return !text.empty() && el_winsertstr(editor, text.c_str()) < 0 ? CC_ERROR : CC_REFRESH;
 }
+
+void set_mode(const char* sequence) {
+  if (::isatty(STDOUT_FILENO) == 0) return;
+  std::fputs(sequence, stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
 
 struct LineEditor::Impl {
   EditLine* editor = nullptr;
@@ -38,6 +66,8 @@ LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
   el_set(impl_->editor, EL_EDITOR, "emacs");
   el_set(impl_->editor, EL_HIST, history, impl_->history);
   el_set(impl_->editor, EL_SIGNAL, 0);  // our own handler sets the flag
+  el_set(impl_->editor, EL_ADDFN, "insert-paste", "Insert pasted text", &insert_paste);
+  el_set(impl_->editor, EL_BIND, kPasteBegin, "insert-paste", nullptr);
 }
 
 LineEditor::~LineEditor() {
@@ -51,7 +81,9 @@ std::optional<std::string> LineEditor::read(const std::string& prompt,
   impl_->prompt = prompt;
   for (;;) {
     int length = 0;
+    set_mode(kPasteOn);
     const char* text = el_gets(impl_->editor, &length);
+    set_mode(kPasteOff);
     if (interrupted.exchange(false)) {
       el_reset(impl_->editor);
       std::fputc('\n', stdout);

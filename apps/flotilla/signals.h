@@ -1,5 +1,9 @@
-// What signals ask for, for a main thread that waits.
+// What signals ask for, for a main thread that waits. SIGHUP asks to read files again; from a
+// terminal that was closed, to stop.
 #pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -37,9 +41,15 @@ class Signals {
   void stop() { on_signal(SIGTERM); }
 
  private:
+  // A controlling terminal, whatever stdin and stdout are.
+  static bool has_terminal() {
+    const int file = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (file >= 0) ::close(file);
+    return file >= 0;
+  }
   void on_signal(int number) {
     std::lock_guard lock(mutex_);
-    if (number == SIGHUP) {
+    if (number == SIGHUP && !(had_terminal_ && !has_terminal())) {
       reload_ = true;
     } else {
       ++num_stops_;
@@ -47,6 +57,7 @@ class Signals {
     changed_.notify_all();
   }
 
+  const bool had_terminal_ = has_terminal();
   std::mutex mutex_;
   std::condition_variable changed_;
   bool reload_ = false;  // guarded by mutex_

@@ -88,5 +88,7 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 Result<std::unique_ptr<CausalLM>> load_model(const checkpoint::Checkpoint& checkpoint,
                                              backend::Backend& backend,
                                              const LoadProgress& progress = {});
+// Whether load_model() would do. The weights are not read, unless `backend` re-orders them.
+Status check_model(const checkpoint::Checkpoint& checkpoint, backend::Backend& backend);
 
 }  // namespace flotilla::models

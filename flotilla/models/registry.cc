@@ -57,4 +57,10 @@ Result<std::unique_ptr<CausalLM>> load_model(const checkpoint::Checkpoint& check
   return family->make(checkpoint, backend, progress);
 }
 
+Status check_model(const checkpoint::Checkpoint& checkpoint, backend::Backend& backend) {
+  FLOTILLA_TRY(const FamilyEntry* family, find_family(checkpoint));
+  const auto made = family->make(checkpoint, backend, {});
+  return made.ok() ? ok_status() : Status(made.error());
+}
+
 }  // namespace flotilla::models

@@ -18,4 +18,10 @@ std::size_t raise_file_limit() {
   return static_cast<std::size_t>(std::min(limit.rlim_cur, kEnough));
 }
 
+ConnectionRoom connection_room(std::size_t files, std::size_t wanted) {
+  constexpr std::size_t kSpareFiles = 128;  // models, database, links
+  const std::size_t room = files > 2 * kSpareFiles ? files - kSpareFiles : files / 2;
+  return {.connections = std::min(room, wanted), .is_tight = room < wanted / 4};
+}
+
 }  // namespace flotilla::net

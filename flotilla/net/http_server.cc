@@ -23,11 +23,6 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using namespace std::chrono_literals;
 
-namespace {
-// Descriptors for everything but the connections of clients: models, database, links.
-constexpr std::size_t kSpareFiles = 128;
-}  // namespace
-
 struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   Impl(IoRuntime& runtime, HttpServerOptions options, HttpHandler handler, ErrorBody error_body)
       : io(runtime), strand(runtime), acceptor(strand.impl()->executor), retry(strand) {
@@ -67,11 +62,12 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
 Status HttpServer::Impl::start() {
   // Without descriptors to spare, accepting fails and even answering from files does.
   const std::size_t files = raise_file_limit();
-  const std::size_t room = files > 2 * kSpareFiles ? files - kSpareFiles : files / 2;
-  if (context->options.max_connections > room) {
-    log::warn("connections_limited", {{"open_files", files}, {"max_connections", room}});
-    context->options.max_connections = room;
+  const ConnectionRoom room = connection_room(files, context->options.max_connections);
+  if (room.is_tight) {
+    log::warn("connections_limited",
+              {{"open_files", files}, {"max_connections", room.connections}});
   }
+  context->options.max_connections = room.connections;
   const HttpServerOptions& options = context->options;
   const std::string where = options.host + ":" + std::to_string(options.port);
   if (options.tls) {

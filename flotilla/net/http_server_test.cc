@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "flotilla/net/file_limit.h"
 #include "flotilla/net/test_client.h"
 
 namespace flotilla::net {
@@ -216,6 +217,16 @@ TEST_F(HttpServerTest, NewcomersWaitWhileAllConnectionsAreTaken) {
   EXPECT_EQ(server_->num_connections(), 2u);
   first.reset();
   EXPECT_TRUE(third.read_response().ends_with("GET /third||"));
+}
+
+// A usual hard limit is 20,000 files: that is no reason to warn at every start.
+TEST(ConnectionRoom, LeavesFilesForOthersAndIsTightOnlyWhereItMatters) {
+  EXPECT_EQ(connection_room(1u << 20, 20'000).connections, 20'000u);
+  EXPECT_EQ(connection_room(20'000, 20'000).connections, 19'872u);
+  EXPECT_FALSE(connection_room(20'000, 20'000).is_tight);
+  EXPECT_TRUE(connection_room(1'024, 20'000).is_tight);
+  EXPECT_EQ(connection_room(200, 20'000).connections, 100u);
+  EXPECT_FALSE(connection_room(1'024, 100).is_tight);
 }
 
 TEST_F(HttpServerTest, StopAcceptingLetsRunningRequestsEnd) {

@@ -88,19 +88,34 @@ void Timer::cancel() { impl_->cancel(); }
 
 struct SignalWatcher::Impl : std::enable_shared_from_this<SignalWatcher::Impl> {
   Impl(IoRuntime& io, std::function<void(int)> h)
-      : strand(io),
-        signals(strand.impl()->executor, SIGINT, SIGTERM, SIGHUP),
-        handler(std::move(h)) {}
+      : strand(io), signals(strand.impl()->executor, SIGINT, SIGTERM), handler(std::move(h)) {
+    // Whoever started this program with nohup has asked that it survives.
+    struct sigaction hangup {};
+    const bool ignored = ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
+    if (!ignored) signals.add(SIGHUP);
+  }
 
   void wait() {
     signals.async_wait([self = shared_from_this()](auto error, int number) {
       if (error || !self->handler) return;
+      if (number != SIGHUP) self->ending.asked = true;
       self->handler(number);
       self->wait();
     });
   }
 
+  // A program that was asked to stop, and ends, is not to be cut by a second request that comes
+  // when nobody listens any more.
+  struct Ending {
+    ~Ending() {
+      if (!asked) return;
+      for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
+    }
+    bool asked = false;
+  };
+
   Strand strand;
+  Ending ending;  // destroyed after `signals`, which restores what was before
   asio::signal_set signals;
   std::function<void(int)> handler;
 };

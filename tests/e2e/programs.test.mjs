@@ -1,7 +1,7 @@
 // The programs themselves: wrong command lines, files that are not what they should be, shutting down with work in hand.
 import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
-import {existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {after, before, describe, it} from 'node:test';
@@ -56,6 +56,32 @@ describe('wrong command lines', () => {
     const ask = ['run', kTinyModel, '--models-dir', kModelsDir, '--prompt', 'x'];
     await refused('flotilla', [...ask, '--seed', '-1'], /seed/);
     await refused('flotilla', [...ask, '--text', 'y'], /--text/);
+  });
+});
+
+describe('flotilla models', () => {
+  it('name a tensor that the index lacks', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'flotilla-models-'));
+    const model = join(dir, 'lacking');
+    cpSync(join(kModelsDir, kTinyModel), model, {recursive: true});
+    const file = readFileSync(join(model, 'model.safetensors'));
+    const header = JSON.parse(file.subarray(8, 8 + Number(file.readBigUInt64LE(0))).toString());
+    const missing = Object.keys(header).find((name) => name.endsWith('layers.1.mlp.down_proj.weight'));
+    assert.ok(missing);
+    const names = Object.keys(header).filter((name) => name !== '__metadata__' && name !== missing);
+    writeFileSync(join(model, 'model.safetensors.index.json'),
+                  JSON.stringify({weight_map: Object.fromEntries(names.map((name) => [name, 'model.safetensors']))}));
+    try {
+      for (const args of [['list'], ['inspect', 'lacking']]) {
+        const {code, stdout, stderr} = await run('flotilla', ['models', ...args, '--models-dir', dir]);
+        assert.equal(code, 1, stdout);
+        assert.match(stdout + stderr, /layers\.1\.mlp\.down_proj/, args[0]);
+      }
+      const sound = await run('flotilla', ['models', 'list', '--models-dir', kModelsDir]);
+      assert.equal(sound.code, 0, sound.stdout);
+    } finally {
+      rmSync(dir, {recursive: true, force: true});
+    }
   });
 });
 
