@@ -63,6 +63,7 @@ class SocketNode {
 
   std::atomic<bool> registered{false}, closed{false};
   std::atomic<int> num_started{0}, num_cancelled{0};
+  std::atomic<std::uint32_t> first_token_within_ms{0};  // of the latest job
 
  private:
   std::shared_ptr<net::WsSession> socket() {
@@ -102,7 +103,10 @@ class SocketNode {
     const JobId job = frame->header.job;
     const std::uint32_t attempt = frame->header.attempt;
     if (std::holds_alternative<protocol::Registered>(*decoded)) registered = true;
-    if (std::holds_alternative<protocol::Prepare>(*decoded)) send(protocol::Lease{}, job, attempt);
+    if (const auto* prepare = std::get_if<protocol::Prepare>(&*decoded)) {
+      first_token_within_ms = prepare->first_token_within_ms;
+      send(protocol::Lease{}, job, attempt);
+    }
     if (std::holds_alternative<protocol::Cancel>(*decoded)) {
       ++num_cancelled;
       send(protocol::CancelAck{}, job, attempt);
@@ -234,6 +238,7 @@ TEST_F(AppTest, ANodeKilledBeforeContentIsReplaced) {
   net::TestClient client(app_->port());
   post_chat(client, true);
   ASSERT_TRUE(eventually([&] { return a->num_started == 1; }));
+  EXPECT_EQ(a->first_token_within_ms, config_.first_token_timeout_s * 1000);
   auto b = node("b", Mood::kAnswer);
   a->kill();
   const std::string text = client.read_until("data: [DONE]");

@@ -25,6 +25,8 @@ struct Prepare {
   std::string tenant = {};   // isolates caches
   std::uint32_t choice = 0;
   boost::json::value job = {};  // api::to_job_json
+  // From start to the first token; a job that has none by then is given up. 0: the node decides.
+  std::uint32_t first_token_within_ms = 0;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("model", m.model, kMaxName);
@@ -32,6 +34,7 @@ struct Prepare {
     v("tenant", m.tenant, kMaxName);
     v("choice", m.choice);
     v("job", m.job);
+    v("first_token_within_ms", m.first_token_within_ms);
   }
 };
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 
+#include "flotilla/engine/model_engine.h"
 #include "flotilla/protocol/link_error.h"
 #include "flotilla/provider/test_fakes.h"
 
@@ -118,6 +120,61 @@ TEST_F(AgentTest, ShowsProgressWhileAJobHasNoTokenYet) {
   }
   EXPECT_EQ(coordinator_.inbox.count<protocol::Tokens>(), 0u);
   EXPECT_TRUE(coordinator_.inbox.take<protocol::Finish>(job));
+}
+
+// What a coordinator would compute from the offer is what the node leases, and what a job really
+// takes is no more.
+TEST_F(AgentTest, ARealModelSaysWhatItsStateCostsAndItsLeasesAgree) {
+  engine::ModelEngineOptions real;
+  real.folder = FLOTILLA_SOURCE_DIR "/models/flotilla-tiny";
+  real.num_threads = 1;
+  real.prefix_cache.enabled = false;  // its own pages would be counted in the heartbeats
+  const auto loaded = engine::load_model_engine(real);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  ASSERT_TRUE(models_.add_engine(*loaded).ok());
+  start_agent();
+  ASSERT_TRUE(wait_registered());
+  const auto reg = coordinator_.inbox.take<protocol::Register>();
+  ASSERT_TRUE(reg);
+  const auto offer = std::find_if(reg->models.begin(), reg->models.end(),
+                                  [](const auto& m) { return m.id == "flotilla-tiny"; });
+  ASSERT_NE(offer, reg->models.end());
+  EXPECT_EQ(offer->resident_bytes, (*loaded)->info().resident_bytes);
+  EXPECT_GT(offer->resident_bytes, 7u << 20);  // its weights alone
+  EXPECT_GT(offer->state_fixed_bytes, 0u);
+  ASSERT_GE(offer->state_classes.size(), 2u);  // full attention and windows
+  const auto cost = [&](std::uint64_t length) {
+    std::uint64_t bytes = offer->state_fixed_bytes;
+    for (const auto& c : offer->state_classes) {
+      bytes += c.bytes_per_token * (c.max_tokens == 0 ? length : std::min(c.max_tokens, length));
+    }
+    return bytes;
+  };
+  for (const std::int64_t length : {1, 40, 600, 4'000}) {
+    EXPECT_EQ(cost(static_cast<std::uint64_t>(length)), (*loaded)->info().state_cost.bytes(length));
+  }
+
+  const JobId job = protocol::random_job_id();
+  const std::string body = R"({"model": "flotilla-tiny", "max_tokens": 700, "ignore_eos": true,
+      "messages": [{"role": "user", "content": "Tell me a story about a fox."}]})";
+  coordinator_.send(protocol::Prepare{.model = "flotilla-tiny",
+                                      .request = "r",
+                                      .tenant = "t",
+                                      .choice = 0,
+                                      .job = api::to_job_json(chat_request(body))},
+                    job, 1);
+  const auto lease = coordinator_.inbox.take<protocol::Lease>(job);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->granted_tokens, 700u);
+  EXPECT_EQ(lease->granted_bytes, cost(lease->prompt_tokens + lease->granted_tokens));
+  coordinator_.send(protocol::Start{}, job, 1);
+  std::uint64_t used = 0;
+  while (!coordinator_.inbox.take<protocol::Finish>(job, 0ms)) {
+    used = std::max(used, (*loaded)->stats().kv_bytes_used);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_GT(used, 0u);
+  EXPECT_LE(used, lease->granted_bytes);
 }
 
 TEST_F(AgentTest, AnIdleLinkStaysUpOnHeartbeatsAlone) {

@@ -99,6 +99,7 @@ void JobRunner::on_prepare(const AttemptKey& key, protocol::Prepare prepare) {
       FLOTILLA_TRY(
           engine::ChatJob chat,
           to_chat_job(request, engine->info(), static_cast<int>(prepare->choice), prepare->tenant));
+      chat.first_token_within = std::chrono::milliseconds(prepare->first_token_within_ms);
       return engine->prepare(std::move(chat));
     };
     strand.post([weak, key, serial, prepared = render()]() mutable {

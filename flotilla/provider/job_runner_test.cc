@@ -95,6 +95,52 @@ class JobRunnerTest : public ::testing::Test {
   std::shared_ptr<JobRunner> runner_;
 };
 
+// Remembers the jobs that it is given.
+class RecordingEngine final : public engine::TextEngine {
+ public:
+  explicit RecordingEngine(std::shared_ptr<engine::TextEngine> engine)
+      : engine_(std::move(engine)) {}
+  const engine::EngineInfo& info() const override { return engine_->info(); }
+  Result<std::shared_ptr<const engine::PreparedJob>> prepare(engine::ChatJob job) const override {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+    return engine_->prepare(std::move(job));
+  }
+  Result<RequestId> submit(std::shared_ptr<const engine::PreparedJob> job,
+                           engine::EventSink sink) override {
+    return engine_->submit(std::move(job), std::move(sink));
+  }
+  void cancel(RequestId request) override { engine_->cancel(request); }
+  void resume_output(RequestId request) override { engine_->resume_output(request); }
+  engine::EngineStats stats() const override { return engine_->stats(); }
+  bool healthy() const override { return engine_->healthy(); }
+  std::vector<engine::ChatJob> jobs() const {
+    std::lock_guard lock(mutex_);
+    return jobs_;
+  }
+
+ private:
+  const std::shared_ptr<engine::TextEngine> engine_;
+  mutable std::mutex mutex_;
+  mutable std::vector<engine::ChatJob> jobs_;  // guarded by mutex_
+};
+
+TEST_F(JobRunnerTest, TheDeadlineOfTheFirstTokenReachesTheEngine) {
+  const auto engine = std::make_shared<RecordingEngine>(
+      scripted(R"({"model": "recorded", "rules": [{"steps": ["x"]}]})"));
+  ASSERT_TRUE(models_.add_engine(engine).ok());
+  for (const std::uint32_t within : {0u, 4'321u}) {
+    protocol::Prepare message = prepare_of("hi");
+    message.model = "recorded";
+    message.first_token_within_ms = within;
+    const AttemptKey key = new_key();
+    on_strand([&](JobRunner& r) { r.on_prepare(key, message); });
+    ASSERT_TRUE(inbox_.take<protocol::Lease>(key.job).has_value());
+    EXPECT_EQ(engine->jobs().back().first_token_within, std::chrono::milliseconds(within));
+    cancel(key);
+  }
+}
+
 TEST_F(JobRunnerTest, LeaseThenStartGivesTokensAndOneFinish) {
   const AttemptKey key = new_key();
   prepare(key, "hi", R"(, "logprobs": true, "max_tokens": 5)");

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <random>
 
 #include "flotilla/provider/chat_job.h"
 #include "flotilla/provider/metrics.h"
@@ -113,6 +114,64 @@ TEST(ModelManager, UnloadLetsRunningJobsEndAndDestroysTheEngineElsewhere) {
   auto future = finished.get_future();
   ASSERT_EQ(future.wait_for(5s), std::future_status::ready);
   EXPECT_EQ(future.get(), engine::FinishReason::kStop);
+}
+
+// B71: there is memory for one model; `a` is asked without a pause while `b` shall take its place.
+// Whatever the order, every load is answered in bounded time, and `b` comes when `a` has drained.
+TEST(ModelManager, ABusyModelThatIsUnloadedMakesRoomForAnother) {
+  SystemClock clock;
+  std::atomic<int> live{0};
+  const auto loader =
+      [&](const ModelSource& source) -> Result<std::shared_ptr<engine::TextEngine>> {
+    if (live > 0) return Error{ErrorCode::kResourceExhausted, "no memory for " + source.name};
+    ++live;
+    auto engine = scripted(R"({"model": ")" + source.name + R"(", "rules": [{"steps": ["x"]}]})");
+    return std::shared_ptr<engine::TextEngine>(engine.get(),
+                                               [&live, engine](engine::TextEngine*) mutable {
+                                                 engine.reset();
+                                                 --live;
+                                               });
+  };
+  std::mt19937 random(1);
+  ModelManager models(loader, clock);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(models.add_source({name, "/"}).ok());
+  std::string now = "a", next = "b";
+  ASSERT_TRUE(models.load_and_wait(now).ok());
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::shared_ptr<engine::TextEngine>> jobs;  // each holds the engine
+    const auto ask = [&] {
+      if (const auto engine = models.find(now); engine.ok()) jobs.push_back(*engine);
+    };
+    std::vector<std::future<Status>> loads;
+    const auto load = [&] {
+      auto done = std::make_shared<std::promise<Status>>();
+      loads.push_back(done->get_future());
+      models.load(next, [done](Status status) { done->set_value(std::move(status)); });
+    };
+    bool unloaded = false;
+    for (int i = 0; i < 12; ++i) {
+      switch (random() % 4) {
+        case 0:
+          load();
+          break;
+        case 1:
+          if (!unloaded) ASSERT_TRUE(models.unload(now).ok());
+          unloaded = true;
+          break;
+        case 2:
+          if (!jobs.empty()) jobs.erase(jobs.begin());
+          break;
+        default:
+          ask();
+      }
+    }
+    if (!unloaded) ASSERT_TRUE(models.unload(now).ok());
+    EXPECT_FALSE(models.find(now).ok());  // takes nothing new, so it drains
+    jobs.clear();
+    for (auto& one : loads) ASSERT_EQ(one.wait_for(10s), std::future_status::ready) << round;
+    ASSERT_TRUE(eventually([&] { return models.load_and_wait(next).ok(); })) << round;
+    std::swap(now, next);
+  }
 }
 
 }  // namespace

@@ -106,6 +106,7 @@ class Dispatcher {
   // A model that nodes served before this process began: its requests wait for one to return.
   void know_model(const std::string& name) { registry_.know_model(name); }
 
+  const DispatchLimits& limits() const { return limits_; }  // any thread
   std::vector<serving::ModelEntry> models() const { return registry_.entries(); }
   ProviderRegistry& registry() { return registry_; }
   InFlightTable& table() { return table_; }

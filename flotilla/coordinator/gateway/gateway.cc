@@ -60,6 +60,9 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
   prepare->request = caller.request_id;
   prepare->tenant = caller.tenant;
   prepare->job = api::to_job_json(request);
+  // The node gives it up when nobody here would wait for it any more.
+  prepare->first_token_within_ms =
+      static_cast<std::uint32_t>(dispatcher_.limits().first_token_timeout.count());
   Admission admission;
   admission.id = RequestId{++num_requests_};
   admission.name = caller.request_id;
