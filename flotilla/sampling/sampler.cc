@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "flotilla/base/check.h"
+#include "flotilla/base/secure_zero.h"
 #include "flotilla/sampling/candidates.h"
 #include "flotilla/sampling/exact_math.h"
 #include "flotilla/sampling/philox.h"
@@ -28,6 +29,13 @@ void take_out_disallowed(std::span<float> values, std::span<const std::uint32_t>
 }
 
 }  // namespace
+
+void SamplerScratch::wipe() {
+  secure_clear(adjusted);
+  secure_clear(candidates);
+  secure_clear(sorting);
+  secure_clear(weights);
+}
 
 Status check_finite(std::span<const float> logits) {
   constexpr std::uint32_t kExponent = 0x7f800000u;

@@ -31,7 +31,8 @@
 
 namespace flotilla::sampling {
 
-// Working memory, the size of the vocabulary; shared by the samplers of one thread.
+// Working memory, the size of the vocabulary; shared by the samplers of one thread. Holds what the
+// last rows were likely to say: to be wiped when a request ends.
 struct SamplerScratch {
   struct Candidate {
     float value;
@@ -41,6 +42,8 @@ struct SamplerScratch {
   std::vector<Candidate> candidates;
   std::vector<Candidate> sorting;
   std::vector<double> weights;
+
+  void wipe();
 };
 
 // One per sequence; owned by the engine's thread.

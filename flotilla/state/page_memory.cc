@@ -1,22 +1,11 @@
 #include "flotilla/state/page_memory.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "flotilla/base/check.h"
+#include "flotilla/base/secure_zero.h"
 
 namespace flotilla::state {
-namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-// A wipe that the compiler may not drop, even when the memory is freed next.
-void wipe(void* data, std::size_t bytes) {
-  std::memset(data, 0, bytes);
-  asm volatile("" : : "r"(data) : "memory");
-}
-
-}  // namespace
 
 HostPageMemory::~HostPageMemory() {
   release_unused();
@@ -27,7 +16,8 @@ HostPageMemory::Class& HostPageMemory::class_of(std::size_t bytes) {
   for (Class& c : classes_) {
     if (c.bytes == bytes) return c;
   }
-  return classes_.emplace_back(Class{.bytes = bytes});
+  return classes_.emplace_back(
+      Class{.bytes = bytes, .range = std::make_unique<PageRange>(bytes, budget_)});
 }
 
 void HostPageMemory::give_back(Class& from) {
@@ -35,7 +25,7 @@ void HostPageMemory::give_back(Class& from) {
   from.free.pop_back();
   --from.num_places;
   resident_ -= place->bytes;
-  std::free(place->data);
+  from.range->give_back(reinterpret_cast<float*>(place->data));
   delete place;
 }
 
@@ -51,17 +41,15 @@ PageMemory::Place* HostPageMemory::allocate(std::size_t bytes) {
     while (resident_ > budget_ - bytes && !other.free.empty()) give_back(other);
   }
   if (resident_ > budget_ - bytes) return nullptr;
-  auto* data = static_cast<std::byte*>(
-      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
+  auto* data = reinterpret_cast<std::byte*>(wanted.range->take());
   if (data == nullptr) return nullptr;
-  std::memset(data, 0, bytes);
   resident_ += bytes;
   ++wanted.num_places;
   return new Place{.data = data, .bytes = bytes};
 }
 
 void HostPageMemory::free(Place* place) {
-  wipe(place->data, place->bytes);
+  secure_zero(place->data, place->bytes);
   class_of(place->bytes).free.push_back(place);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "flotilla/state/page_range.h"
 #include "flotilla/tensor/kv_layout.h"
 
 namespace flotilla::state {
@@ -35,7 +36,7 @@ class PageMemory {
   virtual void check_integrity(std::size_t num_places, std::size_t bytes) const = 0;
 };
 
-// Host memory, allocated place by place on demand. Free places are kept for their size, and given
+// Host memory, allocated place by place on demand, in huge pages where the system has them. Free places are kept for their size, and given
 // back to the system when `budget` bytes would be passed.
 class HostPageMemory final : public PageMemory {
  public:
@@ -55,6 +56,7 @@ class HostPageMemory final : public PageMemory {
  private:
   struct Class {
     std::size_t bytes = 0;
+    std::unique_ptr<PageRange> range = {};
     std::vector<Place*> free = {};
     std::size_t num_places = 0;  // in use and free
   };

@@ -115,10 +115,31 @@ StateSnapshot PrefixCache::take(const Match& match) {
   return out;
 }
 
-PrefixCache::Node* PrefixCache::add_node(const PrefixKey& key, Node* parent, std::int64_t end) {
+PrefixCache::Owner& PrefixCache::owner_of(const PrefixChain& chain) {
+  std::unique_ptr<Owner>& owner = owners_[chain.key(0)];
+  if (!owner) {
+    owner = std::make_unique<Owner>();
+    owner->key = chain.key(0);
+  }
+  return *owner;
+}
+
+bool PrefixCache::within_share(const Owner& owner) const {
+  return owner.bytes * 2 * owners_.size() <= stats_.bytes;
+}
+
+void PrefixCache::count_bytes(Owner& owner, std::int64_t bytes) {
+  owner.bytes += static_cast<std::uint64_t>(bytes);
+  stats_.bytes += static_cast<std::uint64_t>(bytes);
+}
+
+PrefixCache::Node* PrefixCache::add_node(Owner& owner, const PrefixKey& key, Node* parent,
+                                         std::int64_t end) {
   auto owned = std::make_unique<Node>();
   Node* node = owned.get();
   node->key = key;
+  node->owner = &owner;
+  ++owner.num_nodes;
   node->parent = parent;
   node->end = end;
   nodes_.emplace(key, std::move(owned));
@@ -132,17 +153,18 @@ PrefixCache::Node* PrefixCache::add_node(const PrefixKey& key, Node* parent, std
 // The node of the first `num_blocks` blocks; those that are new take their pages from `state`.
 PrefixCache::Node* PrefixCache::grow(const PrefixChain& chain, const SequenceState& state,
                                      int num_blocks) {
+  Owner& owner = owner_of(chain);
   Node* parent = nullptr;
   for (int block = 1; block <= num_blocks; ++block) {
     Node* node = lookup(chain.key(block));
     if (node == nullptr) {
-      node = add_node(chain.key(block), parent, std::int64_t{block} * kKvBlock);
+      node = add_node(owner, chain.key(block), parent, std::int64_t{block} * kKvBlock);
       for (const std::size_t layer : paged_layers_) {
         const PageRef* page = state.page(layer, block - 1);
         FLOTILLA_CHECK(page != nullptr, "a sequence without one of its blocks");
         node->pages.push_back(page->share_with_cache());
       }
-      stats_.bytes += block_bytes_;
+      count_bytes(owner, static_cast<std::int64_t>(block_bytes_));
       ++stats_.num_blocks;
     }
     parent = node;
@@ -175,12 +197,12 @@ void PrefixCache::insert_checkpoint(const PrefixChain& chain, std::span<const To
                                      static_cast<std::size_t>(checkpoint.position - node->end));
     const PrefixKey key = chain.tail_key(blocks, tail);
     Node* child = lookup(key);
-    node = child != nullptr ? child : add_node(key, node, checkpoint.position);
+    node = child != nullptr ? child : add_node(*node->owner, key, node, checkpoint.position);
   }
   if (!node->checkpoint) {
     node->checkpoint = std::move(checkpoint);
     node->checkpoint_bytes = bytes;
-    stats_.bytes += bytes;
+    count_bytes(*node->owner, static_cast<std::int64_t>(bytes));
     stats_.checkpoint_bytes += bytes;
     ++stats_.num_checkpoints;
   }
@@ -211,22 +233,24 @@ void PrefixCache::touch(Node* node) {
 }
 
 void PrefixCache::enqueue(Node* node) {
-  if (!std::exchange(node->queued, true)) queue_.insert(node);
+  if (!std::exchange(node->queued, true)) node->owner->queue.insert(node);
 }
 
 void PrefixCache::dequeue(Node* node) {
-  if (std::exchange(node->queued, false)) queue_.erase(node);
+  if (std::exchange(node->queued, false)) node->owner->queue.erase(node);
 }
 
 void PrefixCache::remove_leaf(Node* node) {
   FLOTILLA_CHECK(node->children.empty() && !node->checkpoint, "a node that is still of use");
   dequeue(node);
+  Owner* owner = node->owner;
   if (!node->is_tail()) {
-    stats_.bytes -= block_bytes_;
+    count_bytes(*owner, -static_cast<std::int64_t>(block_bytes_));
     --stats_.num_blocks;
   }
   Node* parent = node->parent;
   nodes_.erase(PrefixKey(node->key));
+  if (--owner->num_nodes == 0) owners_.erase(PrefixKey(owner->key));
   if (parent == nullptr) return;
   std::erase(parent->children, node);
   if (!by_checkpoints_ && parent->children.empty()) enqueue(parent);
@@ -234,7 +258,7 @@ void PrefixCache::remove_leaf(Node* node) {
 
 void PrefixCache::drop_checkpoint(Node* node) {
   if (!node->checkpoint) return;
-  stats_.bytes -= node->checkpoint_bytes;
+  count_bytes(*node->owner, -static_cast<std::int64_t>(node->checkpoint_bytes));
   stats_.checkpoint_bytes -= node->checkpoint_bytes;
   --stats_.num_checkpoints;
   node->checkpoint.reset();
@@ -275,19 +299,37 @@ bool PrefixCache::frees_memory(const Node& node) const {
   return false;
 }
 
+template <class Filter>
+PrefixCache::Node* PrefixCache::victim(Filter&& filter) const {
+  Node* best = nullptr;
+  bool best_within = false;
+  for (const auto& [key, owner] : owners_) {
+    const bool within = within_share(*owner);
+    if (best != nullptr && within && !best_within) continue;
+    const auto found = std::find_if(owner->queue.begin(), owner->queue.end(), filter);
+    if (found == owner->queue.end()) continue;
+    if (best == nullptr || (best_within && !within) ||
+        (best_within == within && ByWorth()(*found, best))) {
+      best = *found;
+      best_within = within;
+    }
+  }
+  return best;
+}
+
 bool PrefixCache::evict_one() {
   if (pool_.idle_bytes() == 0) return false;
-  const auto it = std::find_if(queue_.begin(), queue_.end(),
-                               [this](const Node* node) { return frees_memory(*node); });
-  if (it == queue_.end()) return false;
-  evict(*it);
+  Node* node = victim([this](const Node* candidate) { return frees_memory(*candidate); });
+  if (node == nullptr) return false;
+  evict(node);
   return true;
 }
 
 void PrefixCache::keep_to_budget() {
-  while (!queue_.empty() &&
-         (stats_.bytes > max_bytes_ || stats_.checkpoint_bytes > max_checkpoint_bytes_)) {
-    evict(*queue_.begin());
+  while (stats_.bytes > max_bytes_ || stats_.checkpoint_bytes > max_checkpoint_bytes_) {
+    Node* node = victim([](const Node*) { return true; });
+    if (node == nullptr) return;
+    evict(node);
   }
 }
 
@@ -306,14 +348,16 @@ void PrefixCache::forget(const PrefixChain& chain) {
 }
 
 void PrefixCache::clear() {
-  queue_.clear();
   nodes_.clear();
+  owners_.clear();
   stats_.bytes = stats_.checkpoint_bytes = stats_.num_blocks = stats_.num_checkpoints = 0;
 }
 
 void PrefixCache::check_integrity() const {
   std::uint64_t blocks = 0, checkpoints = 0, checkpoint_bytes = 0, queued = 0;
+  std::unordered_map<const Owner*, std::uint64_t> bytes_of;
   for (const auto& [key, node] : nodes_) {
+    bytes_of[node->owner] += (node->is_tail() ? 0 : block_bytes_) + node->checkpoint_bytes;
     if (!node->is_tail()) ++blocks;
     FLOTILLA_CHECK(node->pages.size() == (node->is_tail() ? 0 : paged_layers_.size()),
                    "a cached block without its pages");
@@ -332,7 +376,14 @@ void PrefixCache::check_integrity() const {
       FLOTILLA_CHECK(std::count(siblings.begin(), siblings.end(), node.get()) == 1, "a lost child");
     }
   }
-  FLOTILLA_CHECK(queued == queue_.size(), "the cache's queue does not add up");
+  std::uint64_t in_queues = 0;
+  for (const auto& [key, owner] : owners_) {
+    in_queues += owner->queue.size();
+    FLOTILLA_CHECK(owner->num_nodes > 0 && bytes_of[owner.get()] == owner->bytes,
+                   "a tenant's bytes do not add up");
+  }
+  FLOTILLA_CHECK(bytes_of.size() == owners_.size(), "a tenant that nobody knows");
+  FLOTILLA_CHECK(queued == in_queues, "the cache's queue does not add up");
   FLOTILLA_CHECK(blocks == stats_.num_blocks && checkpoints == stats_.num_checkpoints &&
                      checkpoint_bytes == stats_.checkpoint_bytes &&
                      stats_.bytes == blocks * block_bytes_ + checkpoint_bytes,

@@ -4,6 +4,10 @@
 // Whole blocks of full-attention layers form a tree; a prefix that consists of them alone may be
 // taken up at any block. Where the layout has windows or fixed states, it may be taken up at
 // checkpoints only: the window's last pages and the fixed states as they were at a position.
+//
+// Tenants share the memory. Half of what is cached is theirs in equal shares: nobody loses what he
+// holds within his share while others hold more. The rest goes by worth. So a flood of one tenant
+// pushes out its own, and one that is alone has nearly everything.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +71,8 @@ class PrefixCache {
                          const SequenceState& state, StateSnapshot checkpoint);
 
   // Gives up what is worth least of what nobody uses: cost to compute again, per byte, and how long
-  // ago it was used (GreedyDual). False when nothing would become free.
+  // ago it was used (GreedyDual); of tenants that hold more than their share, if there are any.
+  // False when nothing would become free.
   bool evict_one();
   // Drops everything that shares a block with the chain: its states are not to be trusted.
   void forget(const PrefixChain& chain);
@@ -84,9 +89,27 @@ class PrefixCache {
   void for_each_page(Visit&& visit) const;
 
  private:
+  struct ByWorth {
+    bool operator()(const Node* a, const Node* b) const;
+  };
+  // A tenant: all that begins with the same key.
+  struct Owner {
+    PrefixKey key;
+    std::uint64_t bytes = 0;
+    std::uint64_t num_nodes = 0;
+    // What may be evicted: leaves, or nodes with a checkpoint.
+    std::set<Node*, ByWorth> queue;
+  };
+
   Node* lookup(const PrefixKey& key) const;
   Node* grow(const PrefixChain& chain, const SequenceState& state, int num_blocks);
-  Node* add_node(const PrefixKey& key, Node* parent, std::int64_t end);
+  Node* add_node(Owner& owner, const PrefixKey& key, Node* parent, std::int64_t end);
+  Owner& owner_of(const PrefixChain& chain);
+  bool within_share(const Owner& owner) const;
+  // What is worth least of all that passes `filter`, of tenants above their share before others.
+  template <class Filter>
+  Node* victim(Filter&& filter) const;
+  void count_bytes(Owner& owner, std::int64_t bytes);
   void remove_leaf(Node* node);
   void drop_checkpoint(Node* node);
   void prune(Node* node);  // and its ancestors, as far as they are of no use
@@ -98,10 +121,6 @@ class PrefixCache {
   void enqueue(Node* node);
   void dequeue(Node* node);
 
-  struct ByWorth {
-    bool operator()(const Node* a, const Node* b) const;
-  };
-
   PagePool& pool_;
   const std::size_t num_layers_;
   std::vector<std::size_t> paged_layers_;
@@ -111,8 +130,7 @@ class PrefixCache {
   const std::size_t max_checkpoint_bytes_;
   const std::int64_t interval_;
   std::unordered_map<PrefixKey, std::unique_ptr<Node>, PrefixKeyHash> nodes_;
-  // What may be evicted: leaves, or nodes with a checkpoint.
-  std::set<Node*, ByWorth> queue_;
+  std::unordered_map<PrefixKey, std::unique_ptr<Owner>, PrefixKeyHash> owners_;
   double clock_ = 0;  // the worth of what was evicted last
   std::uint64_t tick_ = 0;
   PrefixCacheStats stats_;
@@ -121,6 +139,7 @@ class PrefixCache {
 // A block of tokens after its parent's; or a checkpoint inside the block that would follow.
 struct PrefixCache::Node {
   PrefixKey key;
+  Owner* owner = nullptr;
   Node* parent = nullptr;
   std::int64_t end = 0;  // positions up to here
   std::vector<Node*> children;

@@ -227,6 +227,42 @@ TEST(PrefixCache, KeepsToItsBudgets) {
   small.check();
 }
 
+TEST(PrefixCache, AFloodOfOneTenantPushesOutItsOwn) {
+  for (const StateLayout& layout : {full(), windowed(), hybrid()}) {
+    Bench bench(layout, {.max_bytes = 120 * kPage, .max_checkpoint_bytes = 60 * kPage});
+    bench.put(tokens_of(1, 64), "small");
+    bench.put(tokens_of(2, 64), "other");
+    for (unsigned seed = 10; seed < 200; ++seed) {
+      bench.put(tokens_of(seed, 96), "flood");
+      bench.check();
+    }
+    EXPECT_EQ(bench.find(tokens_of(1, 64), "small").position, 64);
+    EXPECT_EQ(bench.find(tokens_of(2, 64), "other").position, 64);
+    EXPECT_EQ(bench.find(tokens_of(199, 96), "flood").position, 96);
+    // What nobody else claims is its own.
+    EXPECT_GT(bench.cache.stats().bytes, 80 * kPage);
+    // When all must go, all goes.
+    while (bench.cache.evict_one()) {
+    }
+    EXPECT_EQ(bench.pool.used_bytes(), 0u);
+    bench.check();
+  }
+}
+
+TEST(PrefixCache, ATenantAboveItsShareLosesWhatIsWorthLeast) {
+  Bench bench(full());
+  for (unsigned seed = 0; seed < 4; ++seed) bench.put(tokens_of(seed, 64), "a");
+  for (unsigned seed = 4; seed < 8; ++seed) bench.put(tokens_of(seed, 64), "b");
+  // Both hold half, that is more than a quarter: the order is that of use.
+  ASSERT_TRUE(bench.cache.evict_one());
+  EXPECT_EQ(bench.find(tokens_of(0, 64), "a").position, 32);
+  for (int i = 0; i < 8; ++i) bench.cache.evict_one();
+  // The older ones of `a` have gone, down to its share; then `b` loses.
+  EXPECT_GT(bench.find(tokens_of(3, 64), "a").position, 0);
+  EXPECT_LT(bench.find(tokens_of(4, 64), "b").position, 64);
+  bench.check();
+}
+
 TEST(PrefixCache, ForgetsEverythingThatSharesABlock) {
   for (const StateLayout& layout : {full(), windowed(), hybrid()}) {
     Bench bench(layout);
