@@ -16,9 +16,11 @@ Engine::Engine(const EngineOptions& options, const state::StateLayout& layout,
                const FailurePolicy& policy)
     : policy_(policy),
       on_device_lost_(options.on_device_lost),
-      core_(options, layout, std::move(runner), std::move(outputs)),
       inbox_(static_cast<std::size_t>(options.scheduler.max_sequences + options.max_waiting),
-             options.first_id) {
+             options.first_id),
+      masks_([this] { inbox_.mask_done(); }),
+      core_(options, layout, std::move(runner), std::move(outputs),
+            [this](auto output) { masks_.post(std::move(output)); }) {
   stats_ = core_.stats();
   thread_ = std::thread([this] { run_loop(); });
 }
@@ -85,21 +87,32 @@ void Engine::run_loop() {
   }
   for (Submission& submission : arriving_) {
     if (std::find(told.begin(), told.end(), submission.id) != told.end()) continue;
-    TokenEvent event;
-    event.request = submission.id;
-    event.finish = Finish{.reason = FinishReason::kError, .error = error};
-    submission.sink(std::move(event));
+    refuse(submission, error);
   }
   publish_stats();
   if (lost && on_device_lost_) on_device_lost_();
 }
 
+void Engine::refuse(Submission& submission, const Error& error) {
+  TokenEvent event;
+  event.request = submission.id;
+  event.finish = Finish{.reason = FinishReason::kError, .error = error};
+  try {
+    submission.sink(std::move(event));
+  } catch (const std::exception& gone) {
+    log::error("event_sink_failed", {{"request", submission.id.value}, {"what", gone.what()}});
+  }
+  inbox_.retire({submission.id});
+}
+
 void Engine::serve() {
+  bool idle = true;
   while (true) {
-    const bool idle = !core_.has_work();
+    idle = idle || !core_.has_work();
     take_commands(inbox_.take(idle, idle ? core_.next_deadline() : std::nullopt));
     if (stopping_) break;
     const EngineCore::StepOutcome outcome = timed_step();
+    idle = outcome == EngineCore::StepOutcome::kIdle;
     publish_stats();
     inbox_.retire(core_.take_finished());
     if (outcome == EngineCore::StepOutcome::kFailed) {
@@ -163,7 +176,12 @@ void Engine::note_failure() {
              {{"failures_in_a_row", failures}, {"what", core_.last_failure()}});
   if (failures <= policy_.tolerated) return;
   while (!stopping_ && steady_clock::now() < until) {
-    take_commands(inbox_.take(true, until));
+    InboxContent content = inbox_.take(true, until);
+    // Sent before health turned red, such as by somebody who was just told of the failure.
+    const Error paused{ErrorCode::kUnavailable,
+                       "the engine does not take requests after repeated failures"};
+    for (Submission& late : std::exchange(content.submissions, {})) refuse(late, paused);
+    take_commands(std::move(content));
     publish_stats();
   }
 }

@@ -51,13 +51,15 @@ class Engine {
   void serve();
   void take_commands(InboxContent content);
   EngineCore::StepOutcome timed_step();
+  void refuse(Submission& submission, const Error& error);
   void note_failure();
   void publish_stats();
 
   const FailurePolicy policy_;
   const std::function<void()> on_device_lost_;
-  EngineCore core_;  // of the thread alone
   EngineInbox inbox_;
+  grammar::MaskWorker masks_;
+  EngineCore core_;  // of the thread alone
   mutable std::mutex mutex_;
   Health health_;                                                    // guarded by mutex_
   EngineStats stats_;                                                // guarded by mutex_

@@ -7,6 +7,7 @@
 
 #include "flotilla/backend/device_error.h"
 #include "flotilla/base/check.h"
+#include "flotilla/base/secure_zero.h"
 #include "flotilla/log/log.h"
 #include "flotilla/sampling/logprobs.h"
 
@@ -38,7 +39,7 @@ Ending ending_of(FinishReason reason, const std::optional<Error>& error) {
 
 EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& layout,
                        std::unique_ptr<StepRunner> runner,
-                       std::shared_ptr<const OutputFactory> outputs)
+                       std::shared_ptr<const OutputFactory> outputs, MaskRequest request_mask)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       pool_(options.kv_bytes, options.pages
@@ -47,7 +48,8 @@ EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& l
       cache_(make_cache(options.prefix_cache, layout, pool_)),
       runner_(std::move(runner)),
       outputs_(std::move(outputs)),
-      scheduler_(options.scheduler, layout, pool_, cache_.get(), options.model_digest) {}
+      scheduler_(options.scheduler, layout, pool_, cache_.get(), options.model_digest),
+      request_mask_(std::move(request_mask)) {}
 
 EngineCore::~EngineCore() = default;
 
@@ -75,10 +77,10 @@ Result<EngineCore::Generation> EngineCore::make_generation(std::shared_ptr<const
   stop_ids.insert(stop_ids.end(), chat.stop_token_ids.begin(), chat.stop_token_ids.end());
   std::erase_if(stop_ids, [&](TokenId id) { return !in_vocabulary(id); });
   std::unique_ptr<OutputPipeline> output = outputs_->make_output(*job);
-  std::unique_ptr<grammar::OutputConstraint> constraint;
+  std::shared_ptr<grammar::ConstrainedOutput> constraint;
   if (job->constraint) {
-    constraint =
-        std::make_unique<grammar::OutputConstraint>(job->constraint, options_.vocab_size, stop_ids);
+    constraint = std::make_shared<grammar::ConstrainedOutput>(
+        grammar::OutputConstraint(job->constraint, options_.vocab_size, stop_ids));
   }
   sampling::Sampler sampler(chat.sampling, job->prompt_ids);
   const std::int64_t max_tokens = chat.max_tokens > 0 ? std::min(room, chat.max_tokens) : room;
@@ -125,6 +127,7 @@ void EngineCore::accept(RequestId id, std::shared_ptr<const PreparedJob> job, Ev
       if (generation.output->finished()) break;
       take_token(generation, token, std::nullopt);
     }
+    want_mask(generation);
   } catch (const std::exception& error) {
     generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
   }
@@ -186,6 +189,7 @@ std::optional<Clock::Instant> EngineCore::next_deadline() {
 
 EngineCore::StepOutcome EngineCore::step() {
   end_overdue();
+  sample_awaited();
   std::vector<ScheduledRow> rows = scheduler_.schedule();
   if (rows.empty()) {
     Sequence* stuck = scheduler_.stuck();
@@ -278,20 +282,24 @@ void EngineCore::sample_row(Sequence& sequence, Generation& generation,
                             std::span<const float> logits) {
   const ChatJob& job = generation.job->job;
   std::span<const TokenId> banned;
-  if (generation.output->num_tokens() < job.min_tokens) banned = generation.stop_ids;
-  allowed_.clear();
-  if (generation.constraint) {
-    // What the constraint says of end tokens wins over min_tokens.
-    const bool wants_more = !banned.empty();
-    banned = {};
-    const Status status = generation.constraint->allowed(
-        generation.max_tokens - generation.output->num_tokens(), wants_more, allowed_);
-    if (!status.ok()) {
-      generation.output->finish(FinishReason::kError, status.error());
+  std::span<const std::uint32_t> allowed;
+  if (grammar::ConstrainedOutput* constraint = generation.constraint.get()) {
+    if (!constraint->take()) {
+      generation.logits.assign(logits.begin(), logits.end());
+      sequence.awaits_mask = true;
+      request_mask_(generation.constraint);
       return;
     }
+    if (!constraint->status().ok()) {
+      generation.output->finish(FinishReason::kError, constraint->status().error());
+      return;
+    }
+    // What the constraint says of end tokens wins over min_tokens.
+    allowed = constraint->mask();
+  } else if (generation.output->num_tokens() < job.min_tokens) {
+    banned = generation.stop_ids;
   }
-  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_, allowed_);
+  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_, allowed);
   if (!token.ok()) {
     generation.output->finish(FinishReason::kError, token.error());
     return;
@@ -307,6 +315,7 @@ void EngineCore::continue_with(Sequence& sequence, Generation& generation, Token
   sequence.tokens.push_back(id);
   ++completion_tokens_total_;
   take_token(generation, id, std::move(logprob));
+  want_mask(generation);
 }
 
 void EngineCore::let_choose(std::vector<ScheduledRow>& rows) const {
@@ -320,6 +329,40 @@ void EngineCore::let_choose(std::vector<ScheduledRow>& rows) const {
   }
 }
 
+void EngineCore::want_mask(Generation& generation) {
+  if (!generation.constraint || generation.output->finished()) return;
+  const std::int64_t num_tokens = generation.output->num_tokens();
+  const bool wants_more =
+      num_tokens < generation.job->job.min_tokens && !generation.stop_ids.empty();
+  generation.constraint->want(generation.max_tokens - num_tokens, wants_more);
+  if (request_mask_) {
+    request_mask_(generation.constraint);
+  } else {
+    generation.constraint->compute();
+  }
+}
+
+void EngineCore::sample_awaited() {
+  std::vector<RequestId> emitting;
+  for (auto& [id, generation] : generations_) {
+    if (generation.logits.empty()) continue;
+    Sequence& sequence = *generation.sequence;
+    if (sequence.awaits_mask && !generation.constraint->is_done()) continue;
+    std::vector<float> logits = std::exchange(generation.logits, {});
+    if (!sequence.awaits_mask) continue;  // preempted: they will be computed again
+    sequence.awaits_mask = false;
+    emitting.push_back(id);
+    try {
+      sample_row(sequence, generation, logits);
+    } catch (const std::exception& error) {
+      generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
+    }
+    secure_clear(logits);
+  }
+  for (const RequestId id : emitting) emit(id, generations_.at(id));
+  if (!emitting.empty()) collect_finished();
+}
+
 void EngineCore::take_token(Generation& generation, TokenId id,
                             std::optional<TokenLogprob> logprob) {
   OutputPipeline& output = *generation.output;
@@ -327,7 +370,7 @@ void EngineCore::take_token(Generation& generation, TokenId id,
   const bool ends = std::find(generation.stop_ids.begin(), generation.stop_ids.end(), id) !=
                     generation.stop_ids.end();
   if (generation.constraint && !ends) {
-    if (Status status = generation.constraint->accept(id); !status.ok()) {
+    if (Status status = generation.constraint->constraint().accept(id); !status.ok()) {
       output.finish(FinishReason::kError, std::move(status).error());
       return;
     }
@@ -336,7 +379,7 @@ void EngineCore::take_token(Generation& generation, TokenId id,
     output.push_end(id, std::move(logprob));
     output.finish(FinishReason::kStop);
   } else if (output.push(id, std::move(logprob)) ||
-             (generation.constraint && generation.constraint->is_finished())) {
+             (generation.constraint && generation.constraint->constraint().is_finished())) {
     output.finish(FinishReason::kStop);
   } else if (output.num_tokens() >= generation.max_tokens) {
     output.finish(FinishReason::kLength);
@@ -370,6 +413,8 @@ void EngineCore::emit(RequestId id, Generation& generation) {
   const bool finished = generation.output->finished();
   if (finished) {
     generation.sequence = nullptr;
+    scratch_.wipe();
+    secure_clear(generation.logits);
     scheduler_.remove(id, ending);
     finished_.push_back(id);
   } else if (!wants_more) {

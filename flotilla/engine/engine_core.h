@@ -16,7 +16,7 @@
 #include "flotilla/engine/scheduler.h"
 #include "flotilla/engine/step_runner.h"
 #include "flotilla/engine/text_engine.h"
-#include "flotilla/grammar/output_constraint.h"
+#include "flotilla/grammar/mask_worker.h"
 #include "flotilla/sampling/sampler.h"
 
 namespace flotilla::engine {
@@ -48,11 +48,16 @@ class OutputFactory {
   virtual std::string token_bytes(TokenId id) const = 0;  // for logprobs
 };
 
+// Told of every mask that is wanted: has it computed, soon and elsewhere. Must not block.
+using MaskRequest = std::function<void(std::shared_ptr<grammar::ConstrainedOutput>)>;
+
 // Owned by one thread; sinks run on it.
 class EngineCore {
  public:
+  // Without `request_mask` masks are computed in the step.
   EngineCore(const EngineOptions& options, const state::StateLayout& layout,
-             std::unique_ptr<StepRunner> runner, std::shared_ptr<const OutputFactory> outputs);
+             std::unique_ptr<StepRunner> runner, std::shared_ptr<const OutputFactory> outputs,
+             MaskRequest request_mask = {});
   ~EngineCore();  // requests that are left get no finish; see end_all()
 
   enum class StepOutcome { kIdle, kDone, kFailed };
@@ -63,6 +68,7 @@ class EngineCore {
   // Schedules, runs, samples, emits. kFailed: the device threw; the requests of the step have
   // failed, the others are as before. Throws when the device is lost.
   StepOutcome step();
+  // Something that the next step could do without being told anything new.
   bool has_work() const { return scheduler_.has_runnable(); }
   // When a request is given up if nothing moves until then.
   std::optional<Clock::Instant> next_deadline();
@@ -75,6 +81,7 @@ class EngineCore {
   EngineStats stats() const;
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
   void check_integrity() const { scheduler_.check_integrity(); }
+  const sampling::SamplerScratch& scratch() const { return scratch_; }  // for tests
   // The ids that finished since the last call.
   std::vector<RequestId> take_finished();
 
@@ -84,21 +91,26 @@ class EngineCore {
     EventSink sink;
     sampling::Sampler sampler;
     std::unique_ptr<OutputPipeline> output;
-    std::unique_ptr<grammar::OutputConstraint> constraint;  // null: any token may come
-    std::vector<TokenId> stop_ids;                          // end the output
-    std::int64_t max_tokens = 0;                            // the context's end included
+    std::shared_ptr<grammar::ConstrainedOutput> constraint;  // null: any token may come
+    std::vector<TokenId> stop_ids;                           // end the output
+    std::int64_t max_tokens = 0;                             // the context's end included
     ProgressLease lease;
-    Sequence* sequence = nullptr;  // null once it has ended
+    Sequence* sequence = nullptr;    // null once it has ended
+    std::vector<float> logits = {};  // of the next token, while its mask is awaited
   };
 
   Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
   void sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits);
   // Marks the rows that need no logits.
   void let_choose(std::vector<ScheduledRow>& rows) const;
+  // Samples the token of each row that waited for its mask and has it now.
+  void sample_awaited();
+  // Samples, or keeps the logits until the mask is there.
   void sample_row(Sequence& sequence, Generation& generation, std::span<const float> logits);
   // A token of this sequence is known, and its state was good.
   void continue_with(Sequence& sequence, Generation& generation, TokenId id,
                      std::optional<TokenLogprob> logprob);
+  void want_mask(Generation& generation);
   // Takes a generated token, new or fed again; finishes the output when it was the last.
   void take_token(Generation& generation, TokenId id, std::optional<TokenLogprob> logprob);
   TokenLogprob make_logprob(std::span<const float> logits, TokenId id, int num_top);
@@ -117,7 +129,7 @@ class EngineCore {
   Scheduler scheduler_;
   std::map<RequestId, Generation> generations_;
   sampling::SamplerScratch scratch_;
-  std::vector<std::uint32_t> allowed_;  // by the constraint of the row that is being sampled
+  const MaskRequest request_mask_;
   std::string last_failure_;
   std::vector<RequestId> finished_;
   std::uint64_t prompt_tokens_total_ = 0;

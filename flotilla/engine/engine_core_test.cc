@@ -81,6 +81,29 @@ std::shared_ptr<PreparedJob> mixed_job(std::mt19937& random, std::uint64_t numbe
   return job;
 }
 
+template <class T>
+bool is_blank(const std::vector<T>& values) {  // the memory behind it, too
+  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+  return std::all_of(bytes, bytes + values.capacity() * sizeof(T), [](auto b) { return b == 0; });
+}
+
+TEST(EngineCore, WipesWhatTheSamplerKnewWhenARequestEnds) {
+  Bench bench;
+  const auto job = fake_job(1, 20, 12);
+  job->job.sampling.temperature = 0.8;
+  job->job.sampling.frequency_penalty = 0.5;
+  job->job.top_logprobs = 3;
+  bench.add(job);
+  for (int i = 0; i < 4; ++i) bench.core->step();
+  EXPECT_FALSE(is_blank(bench.core->scratch().adjusted));
+  EXPECT_FALSE(is_blank(bench.core->scratch().weights));
+  bench.run();
+  const sampling::SamplerScratch& scratch = bench.core->scratch();
+  EXPECT_GT(scratch.adjusted.capacity(), 0u);
+  EXPECT_TRUE(is_blank(scratch.adjusted) && is_blank(scratch.candidates) &&
+              is_blank(scratch.sorting) && is_blank(scratch.weights));
+}
+
 TEST(EngineCore, ARequestGetsTheSameTokensAloneAndInAnyCrowd) {
   std::uint64_t preemptions = 0;
   for (std::uint32_t seed = 0; seed < 12; ++seed) {

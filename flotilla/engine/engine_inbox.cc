@@ -40,6 +40,14 @@ void EngineInbox::resume(RequestId id) {
   wake_.notify_one();
 }
 
+void EngineInbox::mask_done() {
+  {
+    std::lock_guard lock(mutex_);
+    content_.masks = true;
+  }
+  wake_.notify_one();
+}
+
 void EngineInbox::stop() {
   {
     std::lock_guard lock(mutex_);

@@ -26,8 +26,11 @@ struct InboxContent {
   std::vector<Submission> submissions;
   std::set<RequestId> cancels;
   std::set<RequestId> resumes;
+  bool masks = false;  // some were computed
   bool stop = false;
-  bool empty() const { return submissions.empty() && cancels.empty() && resumes.empty() && !stop; }
+  bool empty() const {
+    return submissions.empty() && cancels.empty() && resumes.empty() && !masks && !stop;
+  }
 };
 
 // Thread-safe.
@@ -41,6 +44,7 @@ class EngineInbox {
   // Ignored for requests that are not live.
   void cancel(RequestId id);
   void resume(RequestId id);
+  void mask_done();
   void stop();
 
   // Everything that came. With `wait`, blocks until there is something (or `until`).

@@ -69,7 +69,7 @@ std::int64_t Scheduler::num_waiting() const {
 
 bool Scheduler::has_runnable() const {
   return std::any_of(sequences_.begin(), sequences_.end(),
-                     [](const auto& sequence) { return !sequence->reader_full; });
+                     [](const auto& sequence) { return sequence->can_run(); });
 }
 
 std::vector<ScheduledRow> Scheduler::schedule() {
@@ -100,7 +100,7 @@ void Scheduler::add_decode_rows(std::vector<ScheduledRow>& rows) {
   std::vector<Sequence*> ready;
   bool prefilling = false;
   for (const auto& sequence : sequences_) {
-    if (sequence->status != SequenceStatus::kRunning) continue;
+    if (sequence->status != SequenceStatus::kRunning || sequence->awaits_mask) continue;
     if (sequence->num_pending() == 1) {
       ready.push_back(sequence.get());
     } else {
@@ -201,6 +201,7 @@ void Scheduler::preempt(Sequence& sequence) {
   sequence.state.release();
   sequence.checkpoints.clear();
   sequence.verified = 0;
+  sequence.awaits_mask = false;
   sequence.status = SequenceStatus::kPreempted;
   ++num_preemptions_;
 }
@@ -335,10 +336,12 @@ std::size_t Scheduler::promised_bytes() const {
 }
 
 Sequence* Scheduler::stuck() {
+  Sequence* oldest = nullptr;
   for (const auto& sequence : sequences_) {
-    if (!sequence->reader_full) return sequence.get();
+    if (sequence->awaits_mask) return nullptr;  // it will go on, and end
+    if (oldest == nullptr && !sequence->reader_full) oldest = sequence.get();
   }
-  return nullptr;
+  return oldest;
 }
 
 void Scheduler::check_integrity() const {
@@ -351,7 +354,8 @@ void Scheduler::check_integrity() const {
   for (const auto& sequence : sequences_) {
     FLOTILLA_CHECK(sequence->holds_pages() || sequence->state.num_pages() == 0,
                    "a sequence that does not run holds pages");
-    FLOTILLA_CHECK(sequence->num_pending() >= 0, "more positions than tokens");
+    FLOTILLA_CHECK(sequence->num_pending() >= (sequence->awaits_mask ? 0 : 1),
+                   "more positions than tokens");
     FLOTILLA_CHECK(sequence->state.tail_is_exclusive(), "a page that will be written is shared");
     sequence->state.for_each_page(count);
     for (const state::StateSnapshot& checkpoint : sequence->checkpoints) {

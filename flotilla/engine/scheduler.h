@@ -57,7 +57,8 @@ class Scheduler {
   void verify(Sequence& sequence);
 
   // After an empty schedule(): the oldest sequence that wants to run. Nobody is left who could give
-  // it pages, so it never will; nullptr when every sequence waits for its reader.
+  // it pages, so it never will; nullptr when every sequence waits for its reader, or one for its
+  // mask.
   Sequence* stuck();
 
   Sequence* find(RequestId id);

@@ -25,6 +25,7 @@ struct Sequence {
   std::vector<TokenId> tokens;  // the prompt, then what was generated
   SequenceStatus status = SequenceStatus::kWaiting;
   bool reader_full = false;
+  bool awaits_mask = false;  // its logits are there; it is in no step until a token was sampled
   state::SequenceState state;
 
   bool yielded = false;             // lost its place to a tenant that had none
@@ -38,10 +39,12 @@ struct Sequence {
   std::vector<state::StateSnapshot> checkpoints = {};  // taken, not yet proved good by logits
   std::int64_t verified = 0;  // positions whose logits were good since it was admitted
 
-  // Tokens whose keys and values are still missing; at least one while it runs.
+  // Tokens whose keys and values are still missing; at least one while it runs, none while it
+  // awaits a mask.
   std::int64_t num_pending() const {
     return static_cast<std::int64_t>(tokens.size()) - state.num_positions();
   }
+  bool can_run() const { return !reader_full && !awaits_mask; }
   bool holds_pages() const {
     return status == SequenceStatus::kRunning || status == SequenceStatus::kPaused;
   }

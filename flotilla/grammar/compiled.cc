@@ -1,8 +1,6 @@
 #include "flotilla/grammar/compiled.h"
 
 #include <algorithm>
-#include <deque>
-#include <unordered_set>
 
 namespace flotilla::grammar {
 
@@ -10,7 +8,7 @@ CompiledGrammar::CompiledGrammar(Automaton automaton, std::shared_ptr<const Voca
     : automaton_(std::move(automaton)),
       vocabulary_(std::move(vocabulary)),
       configs_(automaton_),
-      masks_(automaton_, configs_, *vocabulary_) {}
+      masks_(automaton_, configs_, *vocabulary_, mutex_) {}
 
 std::size_t CompiledGrammar::memory_bytes() const {
   const std::lock_guard lock(mutex_);
@@ -23,49 +21,11 @@ std::uint64_t CompiledGrammar::num_walks() const {
   return masks_.num_walks();
 }
 
-void CompiledGrammar::prepare(std::chrono::microseconds budget) {
-  const auto until = std::chrono::steady_clock::now() + budget;
-  const std::lock_guard lock(mutex_);
-  std::unordered_set<ConfigId> seen;
-  std::deque<ConfigId> queue;
-  const auto visit = [&](ConfigId id) {
-    if (id != kDeadConfig && configs_.has_places(id) && seen.insert(id).second) queue.push_back(id);
-  };
-  const auto visit_parts = [&](ConfigId id) {
-    // A copy: the parts' storage may move while entries are computed.
-    const auto parts = configs_.parts(id);
-    for (const Configs::Part& part : std::vector<Configs::Part>(parts.begin(), parts.end())) {
-      visit(part.states);
-      for (const StateId state : part.returns) {
-        const ConfigId entry = configs_.entry(state);
-        if (configs_.has_places(entry)) {
-          const auto inner = configs_.parts(entry);
-          for (const Configs::Part& p : std::vector<Configs::Part>(inner.begin(), inner.end())) {
-            visit(p.states);
-          }
-        }
-      }
-    }
-  };
-  visit_parts(configs_.entry(automaton_.start));
-  std::vector<TokenId> controls;
-  while (!queue.empty()) {
-    if (std::chrono::steady_clock::now() > until) return;
-    if (configs_.memory_bytes() + masks_.memory_bytes() > kMaxCacheBytes / 2) return;
-    const ConfigId id = queue.front();
-    queue.pop_front();
-    masks_.prepare(id);
-    for (std::uint32_t c = 0; c < configs_.num_classes(); ++c) {
-      const ConfigId to = configs_.next_of_class(id, c);
-      if (to != kDeadConfig && configs_.has_places(to)) visit_parts(to);
-    }
-    controls.clear();
-    configs_.control_tokens(id, controls);
-    for (const TokenId token : controls) {
-      const ConfigId to = configs_.after_control(id, token);
-      if (configs_.has_places(to)) visit_parts(to);
-    }
-  }
+void CompiledGrammar::forget() {
+  configs_.clear();
+  masks_.clear();
+  is_broken_ = false;
+  ++epoch_;
 }
 
 Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar)
@@ -82,11 +42,8 @@ Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar)
 // Forgets everything when there is too much of it, and brings this matcher's ids up to date.
 void Matcher::begin() const {
   CompiledGrammar& g = shared();
-  if (g.configs_.memory_bytes() + g.masks_.memory_bytes() > CompiledGrammar::kMaxCacheBytes) {
-    g.configs_.clear();
-    g.masks_.clear();
-    ++g.epoch_;
-  }
+  const std::size_t bytes = g.configs_.memory_bytes() + g.masks_.memory_bytes();
+  if ((g.is_broken_ || bytes > CompiledGrammar::kMaxCacheBytes) && !g.is_filling_) g.forget();
   if (epoch_ == g.epoch_) return;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].config = g.configs_.of_states(states_[i]);
@@ -108,6 +65,17 @@ bool Matcher::accept_bytes(std::string_view bytes) {
 
 bool Matcher::advance(std::string_view bytes, TokenId control) {
   begin();
+  CompiledGrammar& g = shared();
+  // Whoever fills a mask at this moment has a claim to the mark.
+  const bool marked = g.configs_.exploded();
+  g.configs_.set_exploded(false);
+  const bool fits = read_on(bytes, control);
+  if (g.configs_.exploded()) exploded_ = g.is_broken_ = true;
+  g.configs_.set_exploded(marked);
+  return fits;
+}
+
+bool Matcher::read_on(std::string_view bytes, TokenId control) {
   CompiledGrammar& g = shared();
   current_ = groups_;
   bool accepting = accepting_;
@@ -237,18 +205,47 @@ std::uint32_t Matcher::distance() const {
 }
 
 Status Matcher::fill_mask(std::span<std::uint32_t> mask, std::uint64_t budget) const {
-  std::fill(mask.begin(), mask.end(), 0);
   CompiledGrammar& g = shared();
+  const std::lock_guard filling(g.filling_);
+  const std::lock_guard lock(g.mutex_);
+  return fill(mask, budget);
+}
+
+Result<bool> Matcher::try_fill_mask(std::span<std::uint32_t> mask, std::uint64_t budget) const {
+  CompiledGrammar& g = shared();
+  const std::unique_lock filling(g.filling_, std::try_to_lock);
+  if (!filling.owns_lock()) return false;
   const std::lock_guard lock(g.mutex_);
   begin();
-  const auto words = mask.first(g.vocabulary_->num_words());
   for (const Group& group : groups_) {
-    g.masks_.add(group.config, stacks_, group.stack, budget, words);
+    if (!g.masks_.is_quick(group.config, stacks_, group.stack, budget)) return false;
   }
-  if (groups_.size() > kMaxGroups || g.configs_.exploded()) {
-    return Error{ErrorCode::kTooLarge, "the constraint is too ambiguous to be followed"};
+  FLOTILLA_TRY_STATUS(fill(mask, budget));
+  return true;
+}
+
+Status Matcher::fill(std::span<std::uint32_t> mask, std::uint64_t budget) const {
+  CompiledGrammar& g = shared();
+  const auto words = mask.first(g.vocabulary_->num_words());
+  const Error too_ambiguous{ErrorCode::kTooLarge, "the constraint is too ambiguous to be followed"};
+  while (true) {
+    begin();
+    if (exploded_ || groups_.size() > kMaxGroups) return too_ambiguous;
+    std::fill(mask.begin(), mask.end(), 0);
+    g.is_filling_ = true;
+    for (const Group& group : groups_) {
+      g.masks_.add(group.config, stacks_, group.stack, budget, words);
+    }
+    g.is_filling_ = false;
+    const bool exploded = g.configs_.exploded();
+    g.configs_.set_exploded(false);
+    if (exploded) {
+      g.is_broken_ = true;
+      return too_ambiguous;
+    }
+    if (!g.is_broken_) return ok_status();
+    // Another output went wrong in between: what it left must not decide here.
   }
-  return ok_status();
 }
 
 }  // namespace flotilla::grammar

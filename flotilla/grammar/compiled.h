@@ -1,7 +1,6 @@
 // A constraint made ready for one vocabulary, and the matchers that follow outputs through it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "flotilla/grammar/configs.h"
 #include "flotilla/grammar/masks.h"
 #include "flotilla/grammar/vocabulary.h"
+#include "flotilla/grammar/yielding_mutex.h"
 
 namespace flotilla::grammar {
 
@@ -26,10 +26,6 @@ class CompiledGrammar {
 
   CompiledGrammar(Automaton automaton, std::shared_ptr<const Vocabulary> vocabulary);
 
-  // Computes the masks of the configurations that can be reached, nearest first, for at most
-  // `budget`. Has no influence on results.
-  void prepare(std::chrono::microseconds budget);
-
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   const Automaton& automaton() const { return automaton_; }
   std::size_t memory_bytes() const;
@@ -38,15 +34,22 @@ class CompiledGrammar {
  private:
   friend class Matcher;
 
+  void forget();
+
   const Automaton automaton_;
   const std::shared_ptr<const Vocabulary> vocabulary_;
-  mutable std::mutex mutex_;
+  std::mutex filling_;  // held while a mask is filled; locked before mutex_
+  mutable YieldingMutex mutex_;
   Configs configs_;          // guarded by mutex_
-  Masks masks_;              // guarded by mutex_
+  Masks masks_;              // guarded by both
   std::uint64_t epoch_ = 0;  // guarded by mutex_; counts how often everything was forgotten
+  bool is_filling_ = false;  // guarded by mutex_; nothing may be forgotten now
+  bool is_broken_ = false;   // guarded by mutex_; what is remembered is not complete
 };
 
-// Follows one output. Copying it is cheap: a fork. Owned by one thread at a time.
+// Follows one output. Copying it is cheap: a fork. Owned by one thread at a time. Waits for other
+// matchers of the grammar only as long as one of their quick calls takes, never for a mask that
+// must be walked; except in fill_mask().
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<const CompiledGrammar> grammar);
@@ -65,6 +68,9 @@ class Matcher {
   // suffice to complete the output. Words beyond the vocabulary are cleared. An error when the
   // constraint is too ambiguous to be followed.
   Status fill_mask(std::span<std::uint32_t> mask, std::uint64_t budget = ~std::uint64_t{0}) const;
+  // The same, unless the vocabulary would have to be walked or somebody else is at it: then false,
+  // and `mask` is of no use.
+  Result<bool> try_fill_mask(std::span<std::uint32_t> mask, std::uint64_t budget) const;
 
   const CompiledGrammar& grammar() const { return *grammar_; }
 
@@ -78,7 +84,9 @@ class Matcher {
 
   CompiledGrammar& shared() const { return const_cast<CompiledGrammar&>(*grammar_); }
   void begin() const;  // with the mutex held: ids are valid after it
+  Status fill(std::span<std::uint32_t> mask, std::uint64_t budget) const;
   bool advance(std::string_view bytes, TokenId control);
+  bool read_on(std::string_view bytes, TokenId control);
   void pop(std::vector<Group>& into, std::uint32_t stack, bool& accepting);
   void settle(std::vector<Group>& reached);
   std::uint32_t push(std::uint32_t below, StateId return_to);
@@ -94,6 +102,7 @@ class Matcher {
   mutable std::vector<ConfigId> remembered_;  // the groups' when states_ was written
   std::size_t collect_at_ = 2048;             // nodes in stacks_
   bool accepting_ = false;
+  bool exploded_ = false;              // what came was too ambiguous
   std::vector<Group> current_, next_;  // working memory
 };
 

@@ -235,7 +235,6 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCache::get(const Constrain
   // Two threads may compile the same one at once; the first result stays.
   FLOTILLA_TRY(std::shared_ptr<CompiledGrammar> made,
                compile(constraint, tools, calls_, vocabulary_));
-  made->prepare(kPrepareBudget);
   const std::lock_guard lock(mutex_);
   if (const auto it = by_key_.find(key); it != by_key_.end()) return it->second->grammar;
   entries_.push_front({std::move(key), std::move(made)});

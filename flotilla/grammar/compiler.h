@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json/value.hpp>
-#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -38,8 +37,6 @@ class GrammarCache {
  public:
   static constexpr std::size_t kMaxEntries = 32;
   static constexpr std::size_t kMaxBytes = std::size_t{192} << 20;
-  // Spent on masks when a constraint comes for the first time.
-  static constexpr std::chrono::milliseconds kPrepareBudget{100};
 
   GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, std::optional<CallSyntax> calls)
       : vocabulary_(std::move(vocabulary)), calls_(calls) {}

@@ -65,6 +65,7 @@ class Configs {
   std::size_t memory_bytes() const { return bytes_; }
   // Set when a configuration grew past all bounds; what was computed since is not complete.
   bool exploded() const { return exploded_; }
+  void set_exploded(bool exploded) { exploded_ = exploded; }
 
  private:
   struct Place {

@@ -38,10 +38,12 @@ const Masks::Own& Masks::of(ConfigId config) {
   const auto it = own_.find(config);
   if (it != own_.end()) return *it->second;
   auto made = std::make_unique<Own>();
-  Own& own = *made;
-  own_.emplace(config, std::move(made));
+  fill(*made, config);
   bytes_ += sizeof(Own) + 64;
+  return *own_.emplace(config, std::move(made)).first->second;
+}
 
+void Masks::fill(Own& own, ConfigId config) {
   std::vector<TokenId> controls;
   configs_.control_tokens(config, controls);
   std::sort(controls.begin(), controls.end());
@@ -54,7 +56,7 @@ const Masks::Own& Masks::of(ConfigId config) {
       states.size() == 1 && automaton_.family[states[0]] != kNever) {
     own.family = &family(automaton_.family[states[0]]);
     own.level = automaton_.level[states[0]];
-    return own;
+    return;
   }
 
   ConfigId base = kDeadConfig;
@@ -68,7 +70,6 @@ const Masks::Own& Masks::of(ConfigId config) {
     }
   }
   bytes_ += (own.words.size() + own.tokens.size() + own.escapes.capacity()) * 4;
-  return own;
 }
 
 void Masks::walk_all(Own& own, ConfigId config) {
@@ -79,6 +80,7 @@ void Masks::walk_all(Own& own, ConfigId config) {
   Levels levels;
   levels[0] = config;
   for (std::uint32_t i = 1; i < trie.size();) {
+    let_others_pass();
     const TrieNode& node = trie[i];
     const ConfigId here = configs_.next(levels[node.depth - 1u], node.byte);
     if (here == kDeadConfig) {
@@ -133,6 +135,7 @@ void Masks::walk_difference(Own& own, ConfigId config, const Own& base_own, Conf
   levels[0] = config;
   base_levels[0] = base;
   for (std::uint32_t i = 1; i < trie.size();) {
+    let_others_pass();
     const TrieNode& node = trie[i];
     const ConfigId here = configs_.next(levels[node.depth - 1u], node.byte);
     const ConfigId there = configs_.next(base_levels[node.depth - 1u], node.byte);
@@ -175,7 +178,8 @@ void Masks::walk_difference(Own& own, ConfigId config, const Own& base_own, Conf
 Masks::Family& Masks::family(std::uint32_t id) {
   const auto it = families_.find(id);
   if (it != families_.end()) return *it->second;
-  Family& out = *families_.emplace(id, std::make_unique<Family>()).first->second;
+  auto made = std::make_unique<Family>();
+  Family& out = *made;
   ++num_walks_;
   const StateId far_state = automaton_.family_far_state[id];
   const std::uint32_t highest = automaton_.level[far_state];
@@ -186,6 +190,7 @@ Masks::Family& Masks::family(std::uint32_t id) {
   levels[0] = configs_.of_states({&far_state, 1});
   used[0] = 0;
   for (std::uint32_t i = 1; i < trie.size();) {
+    let_others_pass();
     const TrieNode& node = trie[i];
     const ConfigId here = configs_.next(levels[node.depth - 1u], node.byte);
     if (here == kDeadConfig) {
@@ -211,7 +216,7 @@ Masks::Family& Masks::family(std::uint32_t id) {
   sort_by_level(out.tokens);
   std::sort(out.escapes.begin(), out.escapes.end());
   bytes_ += (out.tokens.capacity() + out.escapes.capacity()) * 8;
-  return out;
+  return *families_.emplace(id, std::move(made)).first->second;
 }
 
 Masks::Costly Masks::costly_of(std::vector<std::pair<std::uint32_t, TokenId>> distances) {
@@ -247,6 +252,15 @@ const std::vector<std::uint32_t>& Masks::dense_of(Family& family, std::uint32_t 
     bytes_ += words.size() * 4;
   }
   return words;
+}
+
+bool Masks::is_quick(ConfigId config, std::span<const StackNode> stacks, std::uint32_t stack,
+                     std::uint64_t budget) const {
+  const auto it = own_.find(config);
+  if (it == own_.end()) return false;
+  const Own& own = *it->second;
+  const Costly& costly = own.family != nullptr ? own.family->costly : own.costly;
+  return std::uint64_t{costly.common} + stacks[stack].distance <= budget;
 }
 
 void Masks::add(ConfigId config, std::span<const StackNode> stacks, std::uint32_t stack,
@@ -312,6 +326,7 @@ void Masks::walk(std::uint32_t start, ConfigId config, std::span<const StackNode
   Levels levels;
   levels[trie[start].depth] = config;
   for (std::uint32_t i = start + 1; i < trie[start].end;) {
+    let_others_pass();
     const TrieNode& node = trie[i];
     const ConfigId here = configs_.next(levels[node.depth - 1u], node.byte);
     if (here == kDeadConfig) {

@@ -5,7 +5,8 @@
 // configuration's base half-way, the node of the trie is remembered; whoever knows the stack goes
 // on from there.
 //
-// Not thread-safe.
+// Used by one thread at a time. Long walks let others at `mutex`, which guards the configurations;
+// they may add some meanwhile, and must not drop any.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "flotilla/grammar/configs.h"
 #include "flotilla/grammar/vocabulary.h"
+#include "flotilla/grammar/yielding_mutex.h"
 
 namespace flotilla::grammar {
 
@@ -28,15 +30,17 @@ struct StackNode {
 
 class Masks {
  public:
-  Masks(const Automaton& automaton, Configs& configs, const Vocabulary& vocabulary)
-      : automaton_(automaton), configs_(configs), vocabulary_(vocabulary) {}
+  Masks(const Automaton& automaton, Configs& configs, const Vocabulary& vocabulary,
+        YieldingMutex& mutex)
+      : automaton_(automaton), configs_(configs), vocabulary_(vocabulary), mutex_(mutex) {}
 
   // Adds the tokens that may come at `config` over `stacks[stack]` to `mask`, which has
   // vocabulary.num_words() words. After each of them the end must be within `budget` tokens.
   void add(ConfigId config, std::span<const StackNode> stacks, std::uint32_t stack,
            std::uint64_t budget, std::span<std::uint32_t> mask);
-  // Computes what add() would have to compute at its first use.
-  void prepare(ConfigId config) { static_cast<void>(of(config)); }
+  // Whether add() would find everything that takes long.
+  bool is_quick(ConfigId config, std::span<const StackNode> stacks, std::uint32_t stack,
+                std::uint64_t budget) const;
 
   void clear() {
     own_.clear();
@@ -74,6 +78,10 @@ class Masks {
   };
 
   const Own& of(ConfigId config);
+  void fill(Own& own, ConfigId config);
+  void let_others_pass() {
+    if (++num_nodes_ % 64 == 0) mutex_.let_pass();
+  }
   void walk_all(Own& own, ConfigId config);
   // Wide configurations often differ from one that was walked in a corner of the vocabulary only:
   // a key that may be anything but "name", after "na".
@@ -94,12 +102,14 @@ class Masks {
   const Automaton& automaton_;
   Configs& configs_;
   const Vocabulary& vocabulary_;
+  YieldingMutex& mutex_;
   std::unordered_map<ConfigId, std::unique_ptr<Own>> own_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Family>> families_;
   std::vector<ConfigId> bases_;       // the latest that were walked whole and are dense
   std::vector<std::uint32_t> share_;  // working memory of add()
   std::size_t bytes_ = 0;
   std::uint64_t num_walks_ = 0;
+  std::uint64_t num_nodes_ = 0;  // walked over
 };
 
 }  // namespace flotilla::grammar

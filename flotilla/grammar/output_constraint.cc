@@ -23,6 +23,17 @@ void OutputConstraint::set(std::vector<std::uint32_t>& words, TokenId id, bool v
 
 Status OutputConstraint::allowed(std::int64_t num_left, bool wants_more,
                                  std::vector<std::uint32_t>& words) const {
+  FLOTILLA_TRY_STATUS(fill(num_left, wants_more, false, words));
+  return ok_status();
+}
+
+Result<bool> OutputConstraint::try_allowed(std::int64_t num_left, bool wants_more,
+                                           std::vector<std::uint32_t>& words) const {
+  return fill(num_left, wants_more, true, words);
+}
+
+Result<bool> OutputConstraint::fill(std::int64_t num_left, bool wants_more, bool only_if_quick,
+                                    std::vector<std::uint32_t>& words) const {
   const Vocabulary& vocabulary = plan_->grammar->vocabulary();
   const std::size_t num_words = (vocab_size_ + 31) / 32;
   words.resize(std::max(num_words, vocabulary.num_words()));
@@ -39,23 +50,28 @@ Status OutputConstraint::allowed(std::int64_t num_left, bool wants_more,
     }
     set(words, plan_->thought_close, true);
     words.resize(num_words);
-    return ok_status();
+    return true;
   }
   const auto least = static_cast<std::int64_t>(distance) - 1;
-  FLOTILLA_TRY_STATUS(matcher_.fill_mask(
-      words, static_cast<std::uint64_t>(std::max({spare, least, std::int64_t{0}}))));
+  const auto budget = static_cast<std::uint64_t>(std::max({spare, least, std::int64_t{0}}));
+  if (only_if_quick) {
+    FLOTILLA_TRY(const bool filled, matcher_.try_fill_mask(words, budget));
+    if (!filled) return false;
+  } else {
+    FLOTILLA_TRY_STATUS(matcher_.fill_mask(words, budget));
+  }
   words.resize(num_words);
   for (const TokenId id : end_ids_) set(words, id, false);
   if (phase_ == Phase::kStart && spare > static_cast<std::int64_t>(distance) + 1) {
     set(words, plan_->thought_open, true);
   }
-  if (!matcher_.is_accepting()) return ok_status();
+  if (!matcher_.is_accepting()) return true;
   const bool others =
       std::any_of(words.begin(), words.end(), [](std::uint32_t w) { return w != 0; });
   if (!wants_more || !others) {
     for (const TokenId id : end_ids_) set(words, id, true);
   }
-  return ok_status();
+  return true;
 }
 
 Status OutputConstraint::accept(TokenId id) {

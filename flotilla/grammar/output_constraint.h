@@ -41,6 +41,9 @@ class OutputConstraint {
   // allowed when the answer is complete, and `wants_more` is false or nothing else could come. A
   // mask without any token is possible when the vocabulary lacks bytes that the answer needs.
   Status allowed(std::int64_t num_left, bool wants_more, std::vector<std::uint32_t>& words) const;
+  // The same when it takes a moment only; else false, and `words` are of no use.
+  Result<bool> try_allowed(std::int64_t num_left, bool wants_more,
+                           std::vector<std::uint32_t>& words) const;
   // A token was generated that does not end the output. An error when it was not allowed.
   Status accept(TokenId id);
   // The answer is complete and nothing can follow.
@@ -49,6 +52,8 @@ class OutputConstraint {
  private:
   enum class Phase { kStart, kThinking, kAnswer };
 
+  Result<bool> fill(std::int64_t num_left, bool wants_more, bool only_if_quick,
+                    std::vector<std::uint32_t>& words) const;
   void set(std::vector<std::uint32_t>& words, TokenId id, bool value) const;
 
   std::shared_ptr<const ConstraintPlan> plan_;

@@ -96,6 +96,7 @@ for (const file of [join(kModelsDir, kTinyModel, 'tokenizer.json'), large]) {
   const times = JSON.parse(run.stdout);
   const show = (t) => `mean ${t.mean.toFixed(1)}, p50 ${t.p50.toFixed(1)}, p99 ${t.p99.toFixed(1)}, p99.9 ${t.p999.toFixed(1)}, max ${t.max.toFixed(0)}`;
   console.log(`vocabulary of ${times.vocabulary}: ${times.mask_us.count} masks, microseconds: ${show(times.mask_us)}`);
-  console.log(`  taking a token: ${show(times.accept_us)}; compiling: ${show(times.compile_us)}; masks in advance: ${show(times.prepare_us)}`);
+  console.log(`  of those, known before (${times.ready_us.count}): ${show(times.ready_us)}`);
+  console.log(`  taking a token: ${show(times.accept_us)}; compiling: ${show(times.compile_us)}`);
 }
 process.exit(failed ? 1 : 0);
