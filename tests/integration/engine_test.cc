@@ -521,6 +521,58 @@ TEST(EngineMemory, ModelsOfOneProcessShareOneCap) {
   EXPECT_TRUE(load_model_engine(options).ok());
 }
 
+// B92: ten long requests, each of which needs most of the state memory. They take turns; nobody
+// that was admitted is killed, and the process stays within what it was given.
+TEST(EngineMemory, LongRequestsThatDoNotFitTogetherTakeTurns) {
+  ModelEngineOptions options;
+  options.folder = kModel;
+  options.num_threads = 1;
+  const auto need = resident_bytes_of(kModel, options.scheduler);
+  ASSERT_TRUE(need.ok());
+  constexpr std::uint64_t kState = std::uint64_t{8} << 20;
+  options.memory = std::make_shared<MemoryBudget>(*need + kState);
+  const std::uint64_t before = resident_kib();
+  const auto engine = load_model_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const std::int64_t context = (*engine)->info().context_length;
+  EXPECT_LE((*engine)->stats().kv_bytes_total, kState);
+  ASSERT_LT(context, 4096);  // shorter than the model's own
+
+  const auto job_of = [](std::int64_t length, std::int64_t answer) {
+    auto job = std::make_shared<PreparedJob>();
+    for (std::int64_t i = 0; i < length; ++i) {
+      job->prompt_ids.push_back(static_cast<TokenId>(300 + (i * 7 + length) % 3000));
+    }
+    job->job.max_tokens = answer;
+    job->job.ignore_eos = true;
+    return job;
+  };
+  const auto too_long = EventLog::make();
+  ASSERT_TRUE((*engine)->submit(job_of(context, 1), EventLog::sink(too_long)).ok());
+  const auto refused = too_long->wait();
+  ASSERT_TRUE(refused && refused->error);
+  EXPECT_EQ(refused->error->code, ErrorCode::kContextLength);
+  EXPECT_NE(refused->error->message.find(std::to_string(context)), std::string::npos);
+
+  const std::int64_t answer = kSanitized ? 8 : 40;
+  std::vector<std::shared_ptr<EventLog>> logs;
+  for (int i = 0; i < 10; ++i) {
+    logs.push_back(EventLog::make());
+    const auto job = job_of(context * 7 / 10 + i, answer);
+    ASSERT_TRUE((*engine)->submit(job, EventLog::sink(logs.back())).ok());
+  }
+  for (const auto& log : logs) {
+    const auto finish = log->wait();
+    ASSERT_TRUE(finish.has_value());
+    EXPECT_EQ(finish->reason, FinishReason::kLength);
+    EXPECT_EQ(finish->usage.completion_tokens, answer);
+    EXPECT_LE((*engine)->stats().kv_bytes_used, (*engine)->stats().kv_bytes_total);
+  }
+  if (!kSanitized) {
+    EXPECT_LT(resident_kib() - before, (*need + kState) / 1024);
+  }
+}
+
 TEST(EngineMemory, TheCostOfASequenceBoundsWhatItTakes) {
   const auto engine = load_with([](auto&) {});
   const state::StateCost& cost = engine->info().state_cost;

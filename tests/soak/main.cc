@@ -1,6 +1,6 @@
 // flotilla-soak: does the memory of the process stay flat over many loads and unloads of a model,
 // and over many requests? Resident memory is printed at the quarter points; growth after the first
-// quarter is a leak.
+// quarter is a leak, and so is what an unloaded model leaves.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <condition_variable>
@@ -123,14 +123,22 @@ Result<bool> soak(const Options& options) {
     flat = flat && good;
   }
   if (options.requests > 0) {
-    FLOTILLA_TRY(const auto engine, engine::load_model_engine(options.model));
+    if (options.cycles == 0) FLOTILLA_TRY_STATUS(cycle(0));  // what the first load takes for good
+    const double before = resident_mib();
+    FLOTILLA_TRY(auto engine, engine::load_model_engine(options.model));
     const int batch = std::max(1, options.requests / 100);
     const auto requests = [&](int i) {
       return run_requests(*engine, i * batch, batch, options.concurrent);
     };
     FLOTILLA_TRY(const bool good, watch(("requests in batches of " + std::to_string(batch)).c_str(),
                                         options.requests / batch, options.tolerance_mib, requests));
-    flat = flat && good;
+    const double loaded = resident_mib();
+    engine.reset();
+    const double left = resident_mib() - before;
+    const bool returned = left <= options.tolerance_mib;
+    std::printf("unload: %.1f MiB with the model, %+.1f after it beside what was before: %s\n",
+                loaded, left, returned ? "returned" : "NOT RETURNED");
+    flat = flat && good && returned;
   }
   return flat;
 }
