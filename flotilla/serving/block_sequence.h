@@ -31,7 +31,7 @@ class BlockSequence {
   Status add(ChatEvent& event);
 
   const std::vector<api::AnswerBlock>& blocks() const { return blocks_; }
-  bool has_calls() const { return calls_.num_calls() > 0; }
+  bool has_calls() const { return calls_.num_calls() > 0 && calls_.last_is_whole(); }
   // Of the finish that add() has seen.
   bool was_cut() const { return was_cut_; }
   const std::string& matched_stop() const { return matched_stop_; }
