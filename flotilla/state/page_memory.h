@@ -36,8 +36,8 @@ class PageMemory {
   virtual void check_integrity(std::size_t num_places, std::size_t bytes) const = 0;
 };
 
-// Host memory, allocated place by place on demand, in huge pages where the system has them. Free places are kept for their size, and given
-// back to the system when `budget` bytes would be passed.
+// Host memory, allocated place by place on demand, in huge pages where the system has them. Free
+// places are kept for their size, and given back to the system when `budget` bytes would be passed.
 class HostPageMemory final : public PageMemory {
  public:
   explicit HostPageMemory(std::size_t budget) : budget_(budget) {}
