@@ -107,7 +107,7 @@ for (const [name, start] of Object.entries({
         const text = streamed.text();
         const whole = d.post(ask('endless'));
         await new Promise((done) => setTimeout(done, 300));
-        d.main.child.kill('SIGTERM');
+        d.main.terminate();
         const {frames} = parseSse(await text);
         assert.ok(frames.at(-1).error, JSON.stringify(frames.at(-1)));
         const answer = await whole;

@@ -78,10 +78,15 @@ class Program {
     this.child.kill('SIGKILL');
     await this.exited;
   }
+  // Asks once: a second signal, which means hurry, could meet a process that is all but gone.
+  terminate() {
+    if (this.how === undefined && !this.terminated) this.child.kill('SIGTERM');
+    this.terminated = true;
+  }
   // A polite stop must end the process cleanly; a sanitizer's report shows as another status.
   async stop() {
     if (this.expectKilled) return;
-    if (this.how === undefined) this.child.kill('SIGTERM');
+    this.terminate();
     const timer = setTimeout(() => this.child.kill('SIGKILL'), patience(15_000));
     const how = await this.exited;
     clearTimeout(timer);
