@@ -117,7 +117,7 @@ export async function runChaos(given = {}) {
     const nodes = fleet.nodes.map((_, i) => new NodeUnderFault(fleet, i, nodeArgs));
     const began = performance.now();
     const end = began + options.seconds * 1000;
-    let ended = 0, tokens = 0, inFlight = 0, peak = 0;
+    let ended = 0, tokens = 0, calls = 0, inFlight = 0, peak = 0;
     const worst = [], firsts = [], gaps = [];
     const faults = Promise.all([disturb(nodes, options, random, end, counts), disturbCoordinator(fleet, options, end, counts)]);
     const worker = async () => {
@@ -130,6 +130,7 @@ export async function runChaos(given = {}) {
             differences.push(`${request.name}: ${firstDifference(expected.get(request), answer.seen)}`);
           }
           tokens += answer.tokens;
+          calls += answer.calls;
           firsts.push(answer.first);
           for (const gap of answer.gaps) gaps.push(gap);
           if (request.body.stream) worst.push(answer.gaps.reduce((a, b) => Math.max(a, b), 0));
@@ -148,11 +149,11 @@ export async function runChaos(given = {}) {
     const metrics = await (await fetch(`${fleet.url}/metrics`)).text();
     const metric = (name) => metrics.split('\n').filter((line) => line.startsWith(name)).join('; ') || `${name} 0`;
     const result = {
-      requests: ended, tokens, seconds, peak, differences, counts,
+      requests: ended, tokens, calls, seconds, peak, differences, counts,
       worstGap: worst.at(-1) ?? 0, p99WorstGap: quantile(worst, 0.99), p99Gap: quantile(gaps, 0.99),
       p99First: quantile(firsts, 0.99), worstFirst: firsts.at(-1) ?? 0, slowestRestart: backAfter.at(-1) ?? 0,
     };
-    say(`${ended} requests, ${tokens} tokens in ${seconds.toFixed(1)} s; at most ${peak} in flight`);
+    say(`${ended} requests, ${tokens} tokens, ${calls} tool calls in ${seconds.toFixed(1)} s; at most ${peak} in flight`);
     say(`faults: ${counts.kill} killed, ${counts.stop} stopped for ${options.stopMs} ms, ${counts.skipped} left out (fewer than two healthy nodes)`);
     if (counts.coordinator > 0) say(`the coordinator was killed ${counts.coordinator} times; ${counts.failedCleanly} requests failed cleanly and were asked again`);
     say(`restarted nodes were back after ${ms(quantile(backAfter, 0.5))} (median), ${ms(result.slowestRestart)} (worst)`);

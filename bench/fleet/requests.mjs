@@ -34,6 +34,8 @@ export function makeRequests(count, random) {
     if (i % 5 === 2) Object.assign(body, {stop: ['e t', 'qu', 'ing']});
     if (i % 6 === 3) Object.assign(body, {n: 2});
     if (i % 6 === 4) Object.assign(body, {presence_penalty: 0.5, repetition_penalty: 1.1});
+    // Sampled, the small model forgets its tools.
+    if (c.tools) Object.assign(body, {temperature: 0, ignore_eos: false});
     if (i % 7 === 5) Object.assign(body, {temperature: 0, ignore_eos: false, max_tokens: 256});
     if (i % 8 === 6) {
       body.stream = false;
@@ -67,6 +69,22 @@ function ofStream(choice) {
   };
 }
 
+// Every call is named once, with one id, also where its stream went over from one node to another.
+function checkCalls(frames) {
+  const seen = new Set();
+  for (const frame of frames) {
+    for (const choice of frame.choices ?? []) {
+      for (const piece of choice.delta.tool_calls ?? []) {
+        const call = `${choice.index}.${piece.index}`;
+        const named = Boolean(piece.id && piece.function.name);
+        if (named === seen.has(call) || Boolean(piece.id) !== named) throw new Error(`call ${call} is named twice, or not at all`);
+        seen.add(call);
+      }
+    }
+  }
+  return seen.size;
+}
+
 // A failure that a client can act upon: no half answer was passed off as a whole one.
 export class CleanFailure extends Error {}
 
@@ -93,7 +111,7 @@ export async function runRequest(post, request) {
       throw new CleanFailure(`cut: ${error.cause?.code ?? error.message}`);
     }
     const seen = comparable(answer.choices.map(ofMessage), answer.usage);
-    return {seen, first: performance.now() - started, gaps: [], tokens: answer.usage.completion_tokens};
+    return {calls: 0, seen, first: performance.now() - started, gaps: [], tokens: answer.usage.completion_tokens};
   }
   const decoder = new TextDecoder('utf-8', {fatal: true});
   const gaps = [];
@@ -118,7 +136,8 @@ export async function runRequest(post, request) {
   if (frames.at(-1) !== '[DONE]') throw new CleanFailure('cut: no [DONE]');
   frames.pop();
   const usage = frames.findLast((frame) => frame.usage)?.usage;
-  return {seen: comparable(assemble(frames).map(ofStream), usage), first, gaps, tokens: usage?.completion_tokens ?? 0};
+  const calls = checkCalls(frames);
+  return {calls, seen: comparable(assemble(frames).map(ofStream), usage), first, gaps, tokens: usage?.completion_tokens ?? 0};
 }
 
 export function firstDifference(a, b) {
