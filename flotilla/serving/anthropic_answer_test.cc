@@ -193,7 +193,8 @@ TEST_F(Messages, WhoeverSpeaksAnthropicIsAnsweredSo) {
   EXPECT_EQ(body_json(*nothing).at("error").at("type"), "not_found_error");
   auto model = request("GET", "/v1/models/none", {}, {{"anthropic-version", "2023-06-01"}});
   EXPECT_EQ(body_json(*model).at("type"), "error");
-  EXPECT_EQ(body_json(*request("GET", "/v1/models/none")).at("error").at("code"), "model_not_found");
+  EXPECT_EQ(body_json(*request("GET", "/v1/models/none")).at("error").at("code"),
+            "model_not_found");
 }
 
 TEST_F(Messages, KeysAreRefusedInAnthropicsShape) {

@@ -122,7 +122,8 @@ HttpSurface::Exchange HttpSurface::begin(const net::HttpRequest& request) const 
 HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request, const Route* route,
                                           const Exchange& in) const {
   if (route == nullptr || (route->target == Target::kMetrics && !options_.metrics)) {
-    return {.refusal = protocol_refusal(in.style(), 404, "unknown URL; what there is, /openapi.json says")};
+    return {.refusal = protocol_refusal(in.style(), 404,
+                                        "unknown URL; what there is, /openapi.json says")};
   }
   Admission out{.name = route->name};
   if (request.method == "OPTIONS") {

@@ -1,6 +1,7 @@
 // docs/openapi.json against the code: every route, and every field that a parser reacts to.
 #include "flotilla/api/openapi.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -158,8 +159,8 @@ TEST(OpenApi, TheParsersReactToTheFieldsAsItSays) {
   }
 }
 
-// Whatever looks like a name in the parsers' sources is either a property or nothing to them.
-TEST(OpenApi, NoParserReadsAFieldThatItLacks) {
+// Whatever looks like a name in the parsers' sources.
+std::set<std::string> names_in_sources() {
   std::set<std::string> names;
   const std::regex literal("\"([a-z][a-z0-9_]*)\"");
   for (const auto& entry :
@@ -173,6 +174,11 @@ TEST(OpenApi, NoParserReadsAFieldThatItLacks) {
     for (std::sregex_iterator it(source.begin(), source.end(), literal), end; it != end; ++it)
       names.insert((*it)[1]);
   }
+  return names;
+}
+
+TEST(OpenApi, NoParserReadsAFieldThatItLacks) {
+  const std::set<std::string> names = names_in_sources();
   ASSERT_GT(names.size(), 150u);
   ASSERT_TRUE(names.contains("frequency_penalty"));
   for (const Body& body : bodies()) {
@@ -181,6 +187,96 @@ TEST(OpenApi, NoParserReadsAFieldThatItLacks) {
       EXPECT_FALSE(matters(body, name)) << body.schema << "." << name;
     }
   }
+}
+
+// The same one level down, for objects that hold options.
+TEST(OpenApi, OptionsInsideOptionsAreListedToo) {
+  struct Inner {
+    const char *schema, *field;
+    bj::value base;
+  };
+  const std::set<std::string> names = names_in_sources();
+  for (const Inner& inner :
+       {Inner{"ChatCompletionRequest", "stream_options", *json::parse("{}")},
+        Inner{"ChatCompletionRequest", "structured_outputs", *json::parse("{}")},
+        Inner{"ResponsesRequest", "text", *json::parse("{}")},
+        Inner{"ResponsesRequest", "reasoning", *json::parse("{}")},
+        Inner{"ResponsesRequest", "stream_options", *json::parse("{}")},
+        Inner{"MessagesRequest", "thinking",
+              *json::parse(R"({"type":"enabled","budget_tokens":5})")},
+        Inner{"MessagesRequest", "output_config", *json::parse("{}")},
+        Inner{"MessagesRequest", "tool_choice", *json::parse(R"({"type":"auto"})")},
+        Inner{"MessagesRequest", "output_format",
+              *json::parse(R"({"type":"json_schema","schema":{}})")}}) {
+    const Body& body = *std::find_if(bodies().begin(), bodies().end(), [&](const Body& b) {
+      return std::string_view(b.schema) == inner.schema;
+    });
+    const Outcome plain = with_field(body, inner.field, inner.base);
+    ASSERT_FALSE(plain.error) << inner.field << ": " << plain.error->message;
+    const bj::object& listed = properties(body).at(inner.field).at("properties").as_object();
+    const auto inner_matters = [&](std::string_view name) {
+      for (const bj::value& probe : probes()) {
+        bj::object changed = inner.base.as_object();
+        changed[name] = probe;
+        const Outcome outcome = with_field(body, inner.field, changed);
+        if (outcome.error || outcome.job != plain.job) return true;
+      }
+      return false;
+    };
+    for (const auto& property : listed) {
+      // With this choice the name of a tool has no part.
+      if (property.key() == "name" && std::string_view(inner.field) == "tool_choice") continue;
+      const bool ignored = property.value().as_object().contains("x-effect") &&
+                           property.value().at("x-effect") == "ignored";
+      EXPECT_EQ(inner_matters(property.key()), !ignored) << inner.field << "." << property.key();
+    }
+    for (const std::string& name : names) {
+      if (listed.contains(name)) continue;
+      EXPECT_FALSE(inner_matters(name)) << inner.schema << "." << inner.field << "." << name;
+    }
+  }
+}
+
+// A conversation with everything in it is the same job, whoever tells it.
+TEST(Dialects, TheSameConversationIsTheSameJob) {
+  const auto chat = api::parse_chat_request(*json::parse(
+      R"({"model":"m","max_tokens":9,"temperature":0.5,"top_p":0.9,"stream":true,"tool_choice":"required",
+          "tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}],
+          "response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object"}}},
+          "messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},
+            {"role":"assistant","content":"look","reasoning_content":"hm","tool_calls":[
+              {"id":"c1","type":"function","function":{"name":"f","arguments":"{\"k\":1}"}}]},
+            {"role":"tool","tool_call_id":"c1","content":"42"},
+            {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})"));
+  const auto response = api::parse_responses_request(*json::parse(
+      R"({"model":"m","max_output_tokens":9,"temperature":0.5,"top_p":0.9,"stream":true,"tool_choice":"required",
+          "tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"}}],
+          "text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}},"instructions":"s",
+          "input":[{"role":"user","content":"q"},
+            {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
+            {"role":"assistant","content":[{"type":"output_text","text":"look"}]},
+            {"type":"function_call","call_id":"c1","name":"f","arguments":"{\"k\":1}"},
+            {"type":"function_call_output","call_id":"c1","output":"42"},
+            {"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}]})"));
+  const auto message = api::parse_anthropic_request(
+      *json::parse(
+          R"({"model":"m","max_tokens":9,"temperature":0.5,"top_p":0.9,"stream":true,"tool_choice":{"type":"any"},
+          "tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],
+          "output_format":{"type":"json_schema","schema":{"type":"object"}},"system":"s",
+          "messages":[{"role":"user","content":"q"},
+            {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},
+              {"type":"text","text":"look"},{"type":"tool_use","id":"c1","name":"f","input":{"k":1}}]},
+            {"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"42"},
+              {"type":"text","text":"a"},{"type":"text","text":"b"}]}]})"),
+      api::AnthropicCall::kMessage);
+  ASSERT_TRUE(chat.ok() && response.ok() && message.ok());
+  const auto job = [](api::ChatRequest request) {
+    // Only the place where the client wrote the schema differs.
+    request.output_format.as_object()["param"] = "schema";
+    return bj::serialize(api::to_job_json(request));
+  };
+  EXPECT_EQ(job(response->job), job(*chat));
+  EXPECT_EQ(job(*message), job(*chat));
 }
 
 TEST(OpenApi, EveryReferenceHasItsTarget) {

@@ -31,6 +31,23 @@ const kBodies = {
 const outputText = (response) => response.output.filter((item) => item.type === 'message')
   .flatMap((item) => item.content.map((part) => part.text)).join('');
 
+// The text of an answer, whole or streamed.
+const wholeText = {
+  '/v1/chat/completions': (body) => body.choices[0].message.content,
+  '/v1/completions': (body) => body.choices[0].text,
+  '/v1/responses': outputText,
+  '/v1/messages': (body) => body.content.map((block) => block.text).join(''),
+};
+async function streamText(path, response) {
+  if (path.endsWith('completions')) {
+    const {frames} = await readSse(response);
+    return frames.slice(0, -1).map((f) => f.choices[0].delta?.content ?? f.choices[0].text ?? '').join('');
+  }
+  const {events} = await readEvents(response);
+  return events.filter((e) => /^(content_block_delta|response.output_text.delta)$/.test(e.event))
+    .map((e) => e.delta.text ?? e.delta).join('');
+}
+
 const surfaces = {
   'flotilla serve': async () => {
     const d = await startServe({script: kScript, args: ['--api-keys', kKey, '--cors-allowed-origins', kOrigin]});
@@ -412,6 +429,34 @@ for (const [name, start] of Object.entries(surfaces)) {
         }
         await eventually('both left', () => left() - begin >= 2, 3000);
         assert.equal((await openai.responses.create(kBodies['/v1/responses']('hello'))).output_text, 'Hello from the script.');
+      });
+
+      it('B19, B24: the text is the same in every API, whole and streamed', async () => {
+        const cases = [['hello', {}, 'Hello from the script.'], ['split', {}, '😀赋 '], ['echo 👩‍🚀', {}, 'echo 👩‍🚀'],
+                       ['stops', 'two three', 'one '], ['stop overlap', ['abc', 'ab'], 'xx'], ['stop emoji', '🚀', 'go ']];
+        for (const [path, body] of Object.entries(kBodies)) {
+          for (const [text, stop, expected] of cases) {
+            if (path === '/v1/responses' && stop.length) continue;  // it knows no stops
+            const more = stop.length ? {[path === '/v1/messages' ? 'stop_sequences' : 'stop']: [stop].flat()} : {};
+            const whole = await d.send(path, body(text, more));
+            assert.equal(wholeText[path](await whole.json()), expected, path + text);
+            assert.equal(await streamText(path, await d.send(path, body(text, {...more, stream: true}))), expected, path + text);
+          }
+        }
+      });
+
+      it('B09: what a client that left was sent is counted', async () => {
+        for (const [path, body] of Object.entries(kBodies)) {
+          const id = `left-${path.replaceAll('/', '-')}`;
+          const response = await d.send(path, body('endless', {stream: true}), {'x-request-id': id});
+          const reader = response.body.getReader();
+          let text = '';
+          while (text.split('tick').length <= 5) text += Buffer.from((await reader.read()).value).toString();
+          await reader.cancel();
+          const line = await eventually(`the log of ${id}`, () => d.main.log.split('\n').find(
+            (l) => l.includes(id) && l.includes('outcome=client_left')), 5000);
+          assert.ok(Number(/completion_tokens=(\d+)/.exec(line)[1]) >= 5, line);
+        }
       });
 
       it('B21: bodies in a wrong encoding are refused in their own shape', async () => {
