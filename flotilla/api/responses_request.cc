@@ -119,7 +119,8 @@ Status parse_include(const bj::value& body, ChatRequest& request) {
 
 Status parse_truncation(const bj::value& body) {
   FLOTILLA_TRY(const auto truncation, json::get_string(body, "truncation"));
-  if (!truncation || *truncation == "disabled" || *truncation == "auto") return ok_status();
+  const std::string word = truncation.value_or("disabled");
+  if (word == "disabled" || word == "auto") return ok_status();
   return invalid("truncation", "'truncation' must be 'auto' or 'disabled'");
 }
 
