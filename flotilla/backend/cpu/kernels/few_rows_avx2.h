@@ -67,6 +67,18 @@ static_assert(offsetof(PartConstants, centers) == 128 && offsetof(PartConstants,
   FLOTILLA_ROW_GROUP("512+" x, "10", "11", "4", "5") \
   FLOTILLA_LOAD_PART("%c[s2]+" next, "10", "11")
 
+// The same for two groups.
+#define FLOTILLA_PAIR_STEP(k, x)            \
+  FLOTILLA_ROW_CONSTANTS(k)                 \
+  FLOTILLA_ROW_GROUP(x, "6", "7", "0", "1") \
+  FLOTILLA_ROW_GROUP("256+" x, "8", "9", "2", "3")
+#define FLOTILLA_PAIR_LAST_STEP(x, next)           \
+  FLOTILLA_ROW_CONSTANTS("3")                      \
+  FLOTILLA_ROW_GROUP(x, "6", "7", "0", "1")        \
+  FLOTILLA_LOAD_PART(next, "6", "7")               \
+  FLOTILLA_ROW_GROUP("256+" x, "8", "9", "2", "3") \
+  FLOTILLA_LOAD_PART("%c[s1]+" next, "8", "9")
+
 // ---- two rows: accumulators 0-7, parts 8-11 (two groups), mask 12; centers stay in memory
 #define FLOTILLA_ROWS_GROUP(k, x0, x1, lo, hi, lo0, hi0, lo1, hi1) \
   "vpand %%ymm12, %%ymm" lo ", %%ymm13\n\t"                        \
@@ -127,6 +139,31 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
   acc[0][0] = {a0, a1};
   acc[1][0] = {a2, a3};
   acc[2][0] = {a4, a5};
+}
+
+// The same for two groups: what is left at the end of a row.
+template <int Stride, class Prefetch>
+FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Prefetch&& prefetch,
+                                   F (&acc)[2][1]) {
+  register __m256 a0 asm("ymm0") = _mm256_setzero_ps();
+  register __m256 a1 asm("ymm1") = a0, a2 asm("ymm2") = a0, a3 asm("ymm3") = a0;
+  register __m256i p0 asm("ymm6"), p1 asm("ymm7"), p2 asm("ymm8"), p3 asm("ymm9");
+  asm volatile(FLOTILLA_LOAD_PART("0", "6", "7") FLOTILLA_LOAD_PART("%c[s1]", "8", "9")
+               : "=x"(p0), "=x"(p1), "=x"(p2), "=x"(p3)
+               : [w] "r"(chunks), [c] "r"(&kPartConstants), [s1] "i"(Stride)
+               : "memory");
+  for (int j = 0; j < 8; ++j, chunks += 64, x += 8) {
+    prefetch(j);
+    asm volatile(FLOTILLA_PAIR_STEP("0", "0") FLOTILLA_PAIR_STEP("1", "4")
+                     FLOTILLA_PAIR_STEP("2", "8") FLOTILLA_PAIR_LAST_STEP("12", "32")
+                         FLOTILLA_PAIR_STEP("0", "16") FLOTILLA_PAIR_STEP("1", "20")
+                             FLOTILLA_PAIR_STEP("2", "24") FLOTILLA_PAIR_LAST_STEP("28", "64")
+                 : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(p0), "+x"(p1), "+x"(p2), "+x"(p3)
+                 : [w] "r"(chunks), [x] "r"(x), [c] "r"(&kPartConstants), [s1] "i"(Stride)
+                 : "memory", "ymm12", "ymm13", "ymm14", "ymm15");
+  }
+  acc[0][0] = {a0, a1};
+  acc[1][0] = {a2, a3};
 }
 
 // The same for two groups and two rows, whose values alternate in x.
@@ -192,6 +229,8 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
 #undef FLOTILLA_ROW_CONSTANTS
 #undef FLOTILLA_ROW_STEP
 #undef FLOTILLA_ROW_LAST_STEP
+#undef FLOTILLA_PAIR_STEP
+#undef FLOTILLA_PAIR_LAST_STEP
 #undef FLOTILLA_ROWS_GROUP
 #undef FLOTILLA_ROWS_MASK
 #undef FLOTILLA_ROWS_FIRST

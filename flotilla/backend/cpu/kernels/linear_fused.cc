@@ -25,16 +25,16 @@ static_assert(sizeof(FusedScratch) <= kScratchBytes);
 // prefetch(step), called with steps 0 .. 8 * groups - 1 between the arithmetic, asks for what comes
 // some KiB later, a line per step: bursts of prefetches would stall the loads behind them.
 // Addresses may run beyond the end, which is harmless.
+template <bool IsF16>  // the type of the scales: else bfloat16
 struct PackedBatch {
   static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
   const std::byte* base;
-  bool is_f16;
   std::uintptr_t ahead;
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
     return group(g) + kPackedCodes + j * 64;
   }
-  FLOTILLA_INLINE F scale(int g) const { return load_scale16(group(g) + kPackedScales, is_f16); }
-  FLOTILLA_INLINE F bias(int g) const { return load_scale16(group(g) + kPackedBiases, is_f16); }
+  FLOTILLA_INLINE F scale(int g) const { return load_scale16(group(g) + kPackedScales, IsF16); }
+  FLOTILLA_INLINE F bias(int g) const { return load_scale16(group(g) + kPackedBiases, IsF16); }
   FLOTILLA_INLINE const std::byte* group(int g) const {
     return base + static_cast<std::size_t>(g) * kPackedGroupBytes;
   }
@@ -45,16 +45,16 @@ struct PackedBatch {
     if (step % 8 == 7) prefetch_stream(reinterpret_cast<const void*>(p + 64));
   }
 };
+template <bool IsF16>
 struct PackedSource {
   static constexpr int kMostGroups = 1 << 30;  // in a batch
   const WeightView& w;
-  FLOTILLA_INLINE PackedBatch batch(int tile, int g0, int, FusedScratch&) const {
+  FLOTILLA_INLINE PackedBatch<IsF16> batch(int tile, int g0, int, FusedScratch&) const {
     const std::byte* base =
         w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / kGroup) +
                     static_cast<std::size_t>(g0)) *
                        kPackedGroupBytes;
-    return {base, w.scale_type == tensor::DType::kF16,
-            reinterpret_cast<std::uintptr_t>(base) + kStreamBytes};
+    return {base, reinterpret_cast<std::uintptr_t>(base) + kStreamBytes};
   }
 };
 
@@ -257,7 +257,10 @@ void linear_fused(const WeightView& w, const PackedRows& x, int panel_begin, int
                   int tile_begin, int tile_end, float* y, std::byte* scratch) {
   auto& s = *reinterpret_cast<FusedScratch*>(scratch);
   if (w.packed != nullptr) {
-    return fused_any(PackedSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
+    return w.scale_type == tensor::DType::kF16 ? fused_any(PackedSource<true>{w}, x, panel_begin,
+                                                           panel_end, tile_begin, tile_end, y, s)
+                                               : fused_any(PackedSource<false>{w}, x, panel_begin,
+                                                           panel_end, tile_begin, tile_end, y, s);
   }
   fused_any(StoredSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
 }

@@ -207,12 +207,11 @@ void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int
       }
     }
   }
-  for (int t = tile_begin; t < tile_end; ++t) {
-    const float* c = s.c + static_cast<std::size_t>(t - tile_begin) * tile_floats;
-    for (int m = 0; m < rows; ++m) {
-      float* out =
-          y + static_cast<std::size_t>(m0 + m) * static_cast<std::size_t>(w.n) + t * kTileRows;
-      store_partial(out, load(c + m * kLanes), w.n - t * kTileRows);
+  for (int m = 0; m < rows; ++m) {  // neighbouring tiles are neighbours in y
+    float* out = y + static_cast<std::size_t>(m0 + m) * static_cast<std::size_t>(w.n);
+    for (int t = tile_begin; t < tile_end; ++t) {
+      const float* c = s.c + static_cast<std::size_t>(t - tile_begin) * tile_floats + m * kLanes;
+      store_partial(out + t * kTileRows, load(c), w.n - t * kTileRows);
     }
   }
 }
