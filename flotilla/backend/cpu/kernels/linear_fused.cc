@@ -27,7 +27,7 @@ static_assert(sizeof(FusedScratch) <= kScratchBytes);
 // Addresses may run beyond the end, which is harmless.
 template <bool IsF16>  // the type of the scales: else bfloat16
 struct PackedBatch {
-  static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
+  [[maybe_unused]] static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
   const std::byte* base;
   std::uintptr_t ahead;
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
@@ -47,7 +47,7 @@ struct PackedBatch {
 };
 template <bool IsF16>
 struct PackedSource {
-  static constexpr int kMostGroups = 1 << 30;  // in a batch
+  [[maybe_unused]] static constexpr int kMostGroups = 1 << 30;  // in a batch
   const WeightView& w;
   FLOTILLA_INLINE PackedBatch<IsF16> batch(int tile, int g0, int, FusedScratch&) const {
     const std::byte* base =
@@ -59,7 +59,7 @@ struct PackedSource {
 };
 
 struct StoredBatch {
-  static constexpr int kGroupStride = kGroupWords * 4;
+  [[maybe_unused]] static constexpr int kGroupStride = kGroupWords * 4;
   const FusedScratch& s;
   std::uintptr_t q_ahead, scales_ahead, biases_ahead;
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
@@ -77,7 +77,7 @@ struct StoredBatch {
   }
 };
 struct StoredSource {
-  static constexpr int kMostGroups = kBatchGroups;
+  [[maybe_unused]] static constexpr int kMostGroups = kBatchGroups;
   const WeightView& w;
   // The 16 rows of a tile are one contiguous piece of memory. The next tile is asked for line by
   // line in address order, which the memory likes much better than the order of use; it is too far
