@@ -37,6 +37,11 @@ int bench(Options& options) {
     const std::string title = "decode, " + std::to_string(d.rows) +
                               (d.rows == 1 ? " row" : " rows") + ", depth " +
                               std::to_string(d.depth);
+    if (!d.fits) {
+      std::printf("%-34s does not fit: %s of state, room for %s\n", title.c_str(),
+                  format_bytes(d.state_bytes).c_str(), format_bytes(result->state_room).c_str());
+      continue;
+    }
     print(title.c_str(), d.tokens_per_second, "tokens/s");
     print("", d.gigabytes_per_second, "GB/s");
     print("", d.share_of_read_loop, "% of the read loop in the same round", 100);

@@ -12,6 +12,7 @@
 #include "flotilla/backend/device_error.h"
 #include "flotilla/checkpoint/checkpoint.h"
 #include "flotilla/engine/device_pages.h"
+#include "flotilla/engine/model_runner.h"
 #include "flotilla/models/causal_lm.h"
 #include "flotilla/sampling/sampler.h"
 #include "flotilla/state/page_pool.h"
@@ -20,104 +21,102 @@
 namespace flotilla::apps {
 namespace {
 
-constexpr std::int64_t kSpare = 32;  // positions left for decode steps after the deepest start
+constexpr std::int64_t kFillPiece = 256;
+constexpr std::int64_t kSpare = 96;  // positions left for decode steps after the deepest start
 
 using Time = std::chrono::steady_clock;
 double seconds_since(Time::time_point begin) {
   return std::chrono::duration<double>(Time::now() - begin).count();
 }
 
-// One model with some sequences at a given depth.
+// One model with some sequences at a given depth, run as the engine runs them.
 class Stepper {
  public:
   Stepper(const models::CausalLM& model, backend::Backend& backend,
           std::shared_ptr<state::PageMemory> memory, std::size_t bytes)
-      : model_(model),
-        backend_(backend),
-        workspace_(model.make_workspace()),
-        pool_(bytes, std::move(memory)),
-        chooses_(backend.capabilities().chooses_tokens) {}
+      : model_(model), runner_(model, backend), pool_(bytes, std::move(memory)) {}
 
   // `rows` sequences with `depth` tokens each.
   Status begin(std::int64_t rows, std::int64_t depth) {
     sequences_.clear();
     samplers_.clear();
     for (std::int64_t i = 0; i < rows; ++i) {
-      sequences_.emplace_back(model_.state_layout(), pool_);
+      sequences_.push_back(std::make_unique<engine::Sequence>(
+          engine::Sequence{.id = RequestId{++last_id_},
+                           .tokens = std::vector<TokenId>(static_cast<std::size_t>(depth) + 1, 5),
+                           .state = state::SequenceState(model_.state_layout(), pool_)}));
       samplers_.emplace_back(sampling::SamplingParams{.temperature = 0},
                              std::span<const TokenId>());
       // In pieces, as a prompt would come: window layers drop pages on the way.
+      state::SequenceState& state = sequences_.back()->state;
       for (std::int64_t at = 0; at < depth;) {
-        const std::int64_t piece = std::min<std::int64_t>(depth - at, 256);
-        FLOTILLA_TRY_STATUS(sequences_.back().reserve(at + piece));
-        sequences_.back().append(piece);
+        const std::int64_t piece = std::min<std::int64_t>(depth - at, kFillPiece);
+        FLOTILLA_TRY_STATUS(state.reserve(at + piece));
+        state.append(piece);
         at += piece;
       }
     }
-    last_.assign(static_cast<std::size_t>(rows), TokenId{5});
     return ok_status();
   }
 
   Status decode_step() {
-    std::vector<models::ForwardRow> rows;
-    for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      FLOTILLA_TRY_STATUS(sequences_[i].reserve(sequences_[i].num_positions() + 1));
-      rows.push_back({.ids = std::span(&last_[i], 1),
-                      .first_position = static_cast<int>(sequences_[i].num_positions()),
-                      .wants_logits = models::WantsLogits::kLast,
-                      .layers = sequences_[i].views()});
+    rows_.clear();
+    for (const auto& sequence : sequences_) {
+      const std::int64_t position = sequence->state.num_positions();
+      FLOTILLA_TRY_STATUS(sequence->state.reserve(position + 2));  // as the engine does
+      rows_.push_back({.sequence = sequence.get(),
+                       .begin = position,
+                       .count = 1,
+                       .wants_logits = true,
+                       .chooses = runner_.can_choose()});
     }
-    if (chooses_) {
-      model_.forward(backend_, *workspace_, {.rows = rows, .greedy = last_});
-      for (state::SequenceState& sequence : sequences_) sequence.append(1);
-      return ok_status();
-    }
-    const tensor::Tensor logits = model_.forward(backend_, *workspace_, {.rows = rows});
-    const auto vocab = static_cast<std::size_t>(logits.dim(1));
+    const std::span<const float> logits = runner_.run(rows_);
+    const std::size_t vocab = logits.size() / sequences_.size();
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      FLOTILLA_TRY(last_[i],
-                   samplers_[i].sample({logits.data<float>() + i * vocab, vocab}, {}, scratch_));
-      samplers_[i].accept(last_[i]);
-      sequences_[i].append(1);
+      TokenId token = 0;
+      if (runner_.can_choose()) {
+        token = runner_.chosen()[i];
+      } else {
+        FLOTILLA_TRY(token, samplers_[i].sample(logits.subspan(i * vocab, vocab), {}, scratch_));
+      }
+      samplers_[i].accept(token);
+      sequences_[i]->tokens.push_back(token);
+      sequences_[i]->state.append(1);
     }
     return ok_status();
   }
 
   Status prefill(std::int64_t tokens, std::int64_t chunk) {
-    std::vector<TokenId> ids(static_cast<std::size_t>(tokens));
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      ids[i] =
-          static_cast<TokenId>((i * 37 + 11) % static_cast<std::size_t>(model_.info().vocab_size));
+    engine::Sequence& sequence = *sequences_[0];
+    const std::int64_t start = sequence.state.num_positions();
+    const auto vocab = static_cast<std::size_t>(model_.info().vocab_size);
+    sequence.tokens.resize(static_cast<std::size_t>(start));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(tokens); ++i) {
+      sequence.tokens.push_back(static_cast<TokenId>((i * 37 + 11) % vocab));
     }
     for (std::int64_t at = 0; at < tokens; at += chunk) {
       const std::int64_t count = std::min(chunk, tokens - at);
-      state::SequenceState& sequence = sequences_[0];
-      FLOTILLA_TRY_STATUS(sequence.reserve(sequence.num_positions() + count));
-      const models::ForwardRow row{
-          .ids =
-              std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-          .first_position = static_cast<int>(sequence.num_positions()),
-          .wants_logits =
-              at + count == tokens ? models::WantsLogits::kLast : models::WantsLogits::kNone,
-          .layers = sequence.views()};
-      TokenId next = 0;
-      const bool chooses = chooses_ && row.wants_logits == models::WantsLogits::kLast;
-      const std::span<TokenId> greedy(&next, chooses ? 1 : 0);
-      model_.forward(backend_, *workspace_, {.rows = std::span(&row, 1), .greedy = greedy});
-      sequence.append(count);
+      const bool last = at + count == tokens;
+      FLOTILLA_TRY_STATUS(sequence.state.reserve(start + at + count));
+      const engine::ScheduledRow row{.sequence = &sequence,
+                                     .begin = start + at,
+                                     .count = count,
+                                     .wants_logits = last,
+                                     .chooses = last && runner_.can_choose()};
+      runner_.run(std::span(&row, 1));
+      sequence.state.append(count);
     }
     return ok_status();
   }
 
  private:
   const models::CausalLM& model_;
-  backend::Backend& backend_;
-  std::unique_ptr<models::Workspace> workspace_;
+  engine::ModelRunner runner_;
   state::PagePool pool_;
-  const bool chooses_;  // greedy, where the logits are
-  std::vector<state::SequenceState> sequences_;
+  std::vector<std::unique_ptr<engine::Sequence>> sequences_;
   std::vector<sampling::Sampler> samplers_;
-  std::vector<TokenId> last_;
+  std::vector<engine::ScheduledRow> rows_;
+  std::uint64_t last_id_ = 0;
   sampling::SamplerScratch scratch_;
 };
 
@@ -189,11 +188,18 @@ Result<BenchResult> bench_on(BenchOptions options, const Device& device) {
   std::size_t page_bytes = 0;
   FLOTILLA_TRY(auto memory, page_memory(*backend, *model, page_bytes));
   Stepper stepper(*model, *backend, std::move(memory), page_bytes);
+  result.state_room = page_bytes;
+  for (DecodeResult& cell : result.decode) {
+    cell.state_bytes = static_cast<std::uint64_t>(cell.rows) *
+                       model->state_layout().peak_bytes(cell.depth + kSpare, kFillPiece);
+    cell.fits = cell.state_bytes <= page_bytes;
+  }
   std::vector<double> read_loop;
   std::vector<Samples> decode(result.decode.size());
   std::vector<std::vector<double>> prefill(result.prefill.size());
   for (int round = -1; round < options.rounds; ++round) {  // round -1 warms up
     for (std::size_t i = 0; i < decode.size(); ++i) {
+      if (!result.decode[i].fits) continue;
       const double read = read_rate(*backend, threads) / 1e9;
       const auto& what = result.decode[i];
       FLOTILLA_TRY_STATUS(stepper.begin(what.rows, what.depth));

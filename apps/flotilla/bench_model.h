@@ -31,6 +31,8 @@ Figure summarize(std::vector<double> samples);
 
 struct DecodeResult {
   std::int64_t rows = 0, depth = 0;
+  std::uint64_t state_bytes = 0;  // of all rows
+  bool fits = true;               // else there are no figures
   Figure tokens_per_second;
   Figure gigabytes_per_second;  // weights read once a step, plus the keys and values of every row
   Figure share_of_read_loop;    // round by round
@@ -42,7 +44,8 @@ struct PrefillResult {
 struct BenchResult {
   std::string device;
   std::int64_t num_parameters = 0, weight_bytes = 0;
-  Figure read_loop;  // GB/s
+  Figure read_loop;              // GB/s
+  std::uint64_t state_room = 0;  // bytes
   std::vector<DecodeResult> decode;
   std::vector<PrefillResult> prefill;
 };

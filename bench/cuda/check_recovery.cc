@@ -78,8 +78,12 @@ Status run(const std::string& source, Report& report) {
   const auto waited = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  while (!engine->healthy() && waited() < 60)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto wait_until = [&](bool healthy) {
+    while (engine->healthy() != healthy && waited() < 60)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  wait_until(false);  // requests hear of the fault a moment before
+  wait_until(true);
   std::printf("  healthy again after %.2f s\n", waited());
   report.expect("the engine comes back", engine->healthy());
   FLOTILLA_TRY(auto again, ask(*engine, kTokens));

@@ -63,6 +63,9 @@ struct EmbeddingArgs {
   std::span<const TokenId> ids;
   float scale = 1.0f;
   Tensor out;  // [num_tokens, k]
+  // Not empty: token i is what the last argmax() gave for its row chosen[i], and ids are ignored.
+  // Only where Capabilities::chooses_tokens.
+  std::span<const std::int32_t> chosen = {};
 };
 
 // out = x * W^T; x [m, k], out [m, n]
@@ -224,6 +227,14 @@ class PageDevice {
                               std::int64_t positions) = 0;
 };
 
+// A copy that is on its way to memory that the program can read.
+class HostCopy {
+ public:
+  virtual ~HostCopy() = default;
+  // Blocks until it is there. Throws DeviceError.
+  virtual Tensor wait() = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -245,6 +256,9 @@ class Backend {
   virtual Tensor upload(const Tensor& host) { return host; }
   // The same values in memory that the program can read; waits for the operations before.
   virtual Tensor to_host(const Tensor& tensor) { return tensor; }
+
+  // As to_host(), but only begins: other operations may follow at once.
+  virtual std::shared_ptr<HostCopy> fetch(const Tensor& tensor);
 
   // Of the keys and values in pages, and where pages live: null for host memory.
   virtual int kv_element_bytes() const { return 4; }

@@ -26,6 +26,12 @@ std::unique_ptr<state::PrefixCache> make_cache(const state::PrefixCacheOptions& 
   return std::make_unique<state::PrefixCache>(options, layout, pool);
 }
 
+// A runner that chooses tokens begins the next step before this one's tokens are known.
+SchedulerOptions with_room_ahead(SchedulerOptions options, bool chooses) {
+  if (chooses) options.room_ahead = 1;
+  return options;
+}
+
 // A request that was given up in good order may leave its state; one that fell over a number or an
 // exception leaves nothing, and takes along what it had in common with the cache.
 Ending ending_of(FinishReason reason, const std::optional<Error>& error) {
@@ -48,7 +54,8 @@ EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& l
       cache_(make_cache(options.prefix_cache, layout, pool_)),
       runner_(std::move(runner)),
       outputs_(std::move(outputs)),
-      scheduler_(options.scheduler, layout, pool_, cache_.get(), options.model_digest),
+      scheduler_(with_room_ahead(options.scheduler, runner_->can_choose()), layout, pool_,
+                 cache_.get(), options.model_digest),
       request_mask_(std::move(request_mask)) {}
 
 EngineCore::~EngineCore() = default;

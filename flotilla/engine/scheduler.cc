@@ -159,7 +159,12 @@ bool Scheduler::try_row(Sequence& sequence, std::int64_t count, std::vector<Sche
   if (cache_ != nullptr && layout_.has_fixed()) {
     count = std::min(count, next_mark(sequence, begin) - begin);  // a state is saved in passing
   }
-  while (!sequence.state.reserve(begin + count).ok()) {
+  const bool decodes = sequence.num_pending() == 1;
+  const bool has_room =
+      decodes && options_.room_ahead > 0 &&
+      sequence.state.bytes_to_reserve(begin + count + options_.room_ahead) <= pool_.free_bytes() &&
+      sequence.state.reserve(begin + count + options_.room_ahead).ok();
+  while (!has_room && !sequence.state.reserve(begin + count).ok()) {
     if (free_cached(sequence.state.bytes_to_reserve(begin + count))) continue;
     Sequence* victim = victim_for(sequence, rows);
     if (victim == nullptr) return false;

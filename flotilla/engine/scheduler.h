@@ -19,6 +19,8 @@ struct SchedulerOptions {
   std::int64_t max_batch_tokens = 256;  // in one step, decode rows included
   std::int64_t prefill_chunk = 128;     // the most of one prompt in one step
   std::int64_t max_sequences = 32;      // that hold pages at a time
+  // Positions for which a decoding sequence has room beyond the step's, if there is any.
+  std::int64_t room_ahead = 0;
   // So many may be admitted before one that came first, for whatever reason; then it is next.
   std::int64_t max_bypass = 64;
   // For tests of the bit-contract, in steps; 0: never.

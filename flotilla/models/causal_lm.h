@@ -44,6 +44,9 @@ struct ForwardInput {
   // chosen where the logits are and written here (-1: they are not finite), and the logits of rows
   // with logits_too alone come back.
   std::span<TokenId> greedy = {};
+  // Of start(): not empty: the token of row i, which has one, is what the step before chose for its
+  // row chosen[i]; the row's own id stands for it.
+  std::span<const std::int32_t> chosen = {};
 };
 
 // Facts that the engine and the tools need, read from the checkpoint.
@@ -77,6 +80,12 @@ class CausalLM {
   // DeviceError only.
   virtual tensor::Tensor forward(backend::Backend& backend, Workspace& workspace,
                                  const ForwardInput& input) const = 0;
+  // Begins a step in which every row wants its most probable token (int32, -1: logits that are not
+  // finite) and nothing else, and does not wait for it. Null where the model or the backend cannot.
+  virtual std::shared_ptr<backend::HostCopy> start(backend::Backend&, Workspace&,
+                                                   const ForwardInput&) const {
+    return nullptr;
+  }
 };
 
 // Bytes of weights taken so far and in the whole checkpoint (which may hold more than the model

@@ -2,7 +2,8 @@
 
 namespace flotilla::ops {
 
-Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId> ids, float scale) {
+Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId> ids, float scale,
+                 std::span<const std::int32_t> chosen) {
   for (const TokenId id : ids) {
     FLOTILLA_CHECK(id >= 0 && id < table.n(), "embedding: token id " + std::to_string(id) +
                                                   " outside of a table of " +
@@ -10,7 +11,7 @@ Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId>
   }
   Tensor out =
       backend.allocate({static_cast<std::int64_t>(ids.size()), table.k()}, tensor::DType::kF32);
-  backend.embedding({.table = &table, .ids = ids, .scale = scale, .out = out});
+  backend.embedding({.table = &table, .ids = ids, .scale = scale, .out = out, .chosen = chosen});
   return out;
 }
 

@@ -19,7 +19,8 @@ using backend::Matrix;
 using backend::Tensor;
 
 // Rows of the table times `scale`: [T, H]. Every id is in [0, table.n()).
-Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId> ids, float scale);
+Tensor embedding(Backend& backend, const Matrix& table, std::span<const TokenId> ids, float scale,
+                 std::span<const std::int32_t> chosen = {});
 
 // x [T, K] times the transposed weight [N, K]: [T, N].
 Tensor linear(Backend& backend, const Matrix& weight, const Tensor& x);

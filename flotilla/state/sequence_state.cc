@@ -230,6 +230,7 @@ bool SequenceState::tail_is_exclusive() const {
 }
 
 void SequenceState::release() {
+  ++epoch_;
   for (Layer& layer : layers_) {
     layer.pages.clear();
     layer.first_block = 0;

@@ -68,6 +68,8 @@ class SequenceState {
   // True when the room for positions from num_positions() on is shared with nobody.
   bool tail_is_exclusive() const;
 
+  // Changes when the pages are given back or replaced.
+  std::uint64_t epoch() const { return epoch_; }
   // Gives every page back; the sequence is then at position 0.
   void release();
 
@@ -110,6 +112,7 @@ class SequenceState {
   std::vector<Layer> layers_;
   mutable std::vector<tensor::KvView> views_;
   std::int64_t num_positions_ = 0;
+  std::uint64_t epoch_ = 0;
   mutable std::uint64_t seen_moves_ = 0;  // of the pool, in views_
 };
 

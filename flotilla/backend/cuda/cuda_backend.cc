@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 
 #include "flotilla/backend/cuda/cuda_matrix.h"
 #include "flotilla/backend/cuda/cuda_state.cuh"
@@ -98,13 +99,42 @@ Tensor CudaBackend::upload(const Tensor& host) {
 }
 
 Tensor CudaBackend::to_host(const Tensor& tensor) {
-  if (tensor.empty()) return tensor;
-  auto buffer = state_->pinned->allocate(tensor.num_bytes());
-  check_cuda(cudaMemcpyAsync(buffer->data(), tensor.bytes(), tensor.num_bytes(),
-                             cudaMemcpyDeviceToHost, state_->stream),
-             "reading results");
-  check_cuda(cudaStreamSynchronize(state_->stream), "running a step");
-  return Tensor(std::move(buffer), 0, tensor.shape(), tensor.dtype());
+  return tensor.empty() ? tensor : fetch(tensor)->wait();
+}
+
+namespace {
+
+class PinnedCopy final : public HostCopy {
+ public:
+  PinnedCopy(Tensor to, const std::byte* from, cudaStream_t stream) : to_(std::move(to)) {
+    check_cuda(cudaEventCreateWithFlags(&there_, cudaEventDisableTiming), "making an event");
+    cudaError_t error =
+        cudaMemcpyAsync(to_.bytes(), from, to_.num_bytes(), cudaMemcpyDeviceToHost, stream);
+    if (error == cudaSuccess) error = cudaEventRecord(there_, stream);
+    if (error != cudaSuccess) (void)cudaEventDestroy(there_);
+    check_cuda(error, "reading results");
+  }
+  // The memory may not be used again before the copy has ended.
+  ~PinnedCopy() override {
+    (void)cudaEventSynchronize(there_);
+    (void)cudaEventDestroy(there_);
+  }
+  Tensor wait() override {
+    check_cuda(cudaEventSynchronize(there_), "running a step");
+    return to_;
+  }
+
+ private:
+  Tensor to_;
+  cudaEvent_t there_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<HostCopy> CudaBackend::fetch(const Tensor& tensor) {
+  bind();
+  Tensor to(state_->pinned->allocate(tensor.num_bytes()), 0, tensor.shape(), tensor.dtype());
+  return std::make_shared<PinnedCopy>(std::move(to), tensor.bytes(), state_->stream);
 }
 
 void CudaBackend::begin_step(const StepShape& shape) {
@@ -128,14 +158,27 @@ void CudaBackend::end_step() {
 void CudaBackend::embedding(const EmbeddingArgs& args) {
   if (args.ids.empty()) return;
   const CudaMatrix& m = matrix_of(args.table);
-  const auto* ids =
-      static_cast<const std::int32_t*>(state_->step->stage(args.ids.data(), args.ids.size_bytes()));
-  const int tokens = as_int(static_cast<std::int64_t>(args.ids.size()));
+  const std::size_t count = args.ids.size();
+  FLOTILLA_CHECK(args.chosen.empty() || args.chosen.size() == count, "a choice for each token");
+  // The same places in every step, whoever says what the tokens are.
+  const CudaStep::Place place = state_->step->reserve(2 * count * sizeof(std::int32_t));
+  auto* host = reinterpret_cast<std::int32_t*>(place.host);
+  std::memcpy(host, args.ids.data(), args.ids.size_bytes());
+  if (args.chosen.empty()) {
+    std::fill_n(host + count, count, -1);
+  } else {
+    std::memcpy(host + count, args.chosen.data(), args.chosen.size_bytes());
+  }
+  state_->step->commit(place);
+  const auto* ids = static_cast<const std::int32_t*>(place.device);
+  const TokenIds tokens{ids, ids + count,
+                        reinterpret_cast<const std::int32_t*>(state_->choices->data())};
   run("embedding", [&](cudaStream_t stream) {
-    return m.is_packed() ? embedding_packed(packed_of(m), as_int(m.k()), ids, tokens, args.scale,
-                                            values_of(args.out), stream)
-                         : embedding_generic(generic(m), ids, tokens, args.scale,
-                                             values_of(args.out), stream);
+    return m.is_packed()
+               ? embedding_packed(packed_of(m), as_int(m.k()), tokens, static_cast<int>(count),
+                                  args.scale, values_of(args.out), stream)
+               : embedding_generic(generic(m), tokens, static_cast<int>(count), args.scale,
+                                   values_of(args.out), stream);
   });
 }
 
@@ -301,7 +344,8 @@ void CudaBackend::argmax(const ArgmaxArgs& args) {
   const Tensor scratch = allocate({rows, kArgmaxParts * 2}, DType::kI32);
   run("argmax", [&](cudaStream_t stream) {
     return cuda::argmax(args.x.data<float>(), as_int(rows), as_int(args.x.dim(1)), scratch.bytes(),
-                        args.out.data<std::int32_t>(), stream);
+                        args.out.data<std::int32_t>(),
+                        reinterpret_cast<std::int32_t*>(state_->choices->data()), stream);
   });
 }
 

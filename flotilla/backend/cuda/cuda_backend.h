@@ -27,6 +27,7 @@ class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
                                                 const StoredMatrix& up) override;
   Tensor upload(const Tensor& host) override;
   Tensor to_host(const Tensor& tensor) override;
+  std::shared_ptr<HostCopy> fetch(const Tensor& tensor) override;
   int kv_element_bytes() const override { return 2; }
   PageDevice* page_device() override { return this; }
   void begin_step(const StepShape& shape) override;

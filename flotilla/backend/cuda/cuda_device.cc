@@ -77,11 +77,14 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::make(int device) {
     FLOTILLA_TRY(s.partials, make_device_buffer(partial_bytes));
     FLOTILLA_TRY(s.totals, make_device_buffer(Workspace::total_bytes(multiprocessors)));
     FLOTILLA_TRY(s.attention_totals, make_device_buffer(attention_total_bytes(multiprocessors)));
+    FLOTILLA_TRY(s.choices, make_device_buffer(kMostChoices * sizeof(std::int32_t)));
     FLOTILLA_TRY(auto scratch, make_device_buffer(std::min(kMaxScratch, s.info.free_bytes / 8)));
     s.workspace = {reinterpret_cast<float*>(s.partials->data()),
                    reinterpret_cast<float*>(s.totals->data())};
     s.scratch = std::make_shared<ScratchRegion>(std::move(scratch));
     s.step = std::make_unique<CudaStep>(s.stream);
+    check_cuda(cudaMemsetAsync(s.choices->data(), 0, s.choices->size(), s.stream),
+               "preparing memory");
     check_cuda(fill_missing(s.workspace.partials, partial_bytes, s.stream), "preparing memory");
     check_cuda(cudaStreamSynchronize(s.stream), "preparing memory");
   } catch (const DeviceError& error) {

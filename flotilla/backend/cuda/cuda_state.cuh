@@ -26,6 +26,7 @@ struct CudaBackend::State {
   cudaStream_t stream = nullptr;
   Workspace workspace = {};
   std::shared_ptr<tensor::Buffer> partials, totals, attention_totals;
+  std::shared_ptr<tensor::Buffer> choices;  // of the last argmax
   std::shared_ptr<ScratchRegion> scratch;
   std::shared_ptr<PinnedPool> pinned = std::make_shared<PinnedPool>();
   std::unique_ptr<CudaStep> step;

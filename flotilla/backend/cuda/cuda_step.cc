@@ -16,10 +16,14 @@ constexpr std::size_t kAlignment = 16;
 }  // namespace
 
 CudaStep::CudaStep(cudaStream_t stream) : stream_(stream) {
-  void* host = nullptr;
   void* device = nullptr;
-  check_cuda(cudaMallocHost(&host, kStagingBytes), "allocating pinned memory");
-  host_ = static_cast<std::byte*>(host);
+  for (int i = 0; i < kBuffers; ++i) {
+    void* host = nullptr;
+    check_cuda(cudaMallocHost(&host, kStagingBytes), "allocating pinned memory");
+    buffers_[i] = static_cast<std::byte*>(host);
+    check_cuda(cudaEventCreateWithFlags(&read_[i], cudaEventDisableTiming), "making an event");
+  }
+  host_ = buffers_[0];
   check_cuda(cudaMalloc(&device, kStagingBytes), "allocating memory for arguments");
   device_ = static_cast<std::byte*>(device);
 }
@@ -29,7 +33,10 @@ CudaStep::~CudaStep() {
     if (recorded.graph != nullptr) (void)cudaGraphExecDestroy(recorded.graph);
   }
   (void)cudaFree(device_);
-  (void)cudaFreeHost(host_);
+  for (int i = 0; i < kBuffers; ++i) {
+    (void)cudaFreeHost(buffers_[i]);
+    if (read_[i] != nullptr) (void)cudaEventDestroy(read_[i]);
+  }
 }
 
 void CudaStep::begin(const StepShape& shape, bool may_record) {
@@ -39,8 +46,10 @@ void CudaStep::begin(const StepShape& shape, bool may_record) {
     (void)cudaStreamEndCapture(stream_, &graph);
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
   }
-  // Arguments of the previous step are overwritten next.
-  check_cuda(cudaStreamSynchronize(stream_), "finishing the previous step");
+  check_cuda(cudaEventRecord(read_[turn_], stream_), "beginning a step");
+  turn_ = (turn_ + 1) % kBuffers;
+  host_ = buffers_[turn_];
+  check_cuda(cudaEventSynchronize(read_[turn_]), "finishing an earlier step");
   in_step_ = true;
   begun_ = std::chrono::steady_clock::now();
   used_ = next_address_ = 0;

@@ -72,7 +72,13 @@ class CudaStep {
   };
 
   cudaStream_t stream_;
-  std::byte* host_ = nullptr;  // pinned
+  // Pinned, two that take turns: the arguments of a step are written while those of the step
+  // before may still be read.
+  static constexpr int kBuffers = 2;
+  std::byte* buffers_[kBuffers] = {};
+  cudaEvent_t read_[kBuffers] = {};  // everything that copies from the buffer has ended
+  int turn_ = 0;
+  std::byte* host_ = nullptr;  // buffers_[turn_]
   std::byte* device_ = nullptr;
   std::size_t used_ = 0;
   bool in_step_ = false;

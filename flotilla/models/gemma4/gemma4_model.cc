@@ -151,12 +151,28 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
                       .rows = pad.rows,
                       .num_wanted = num_wanted,
                       .greedy = !input.greedy.empty()});
-  const StepResult result = run_step(backend, pad, input);
+  const StepResult result = run_step(backend, pad, input, !input.greedy.empty());
   backend.end_step();
   if (input.greedy.empty() || result.logits.empty()) return backend.to_host(result.logits);
   const Tensor chosen = backend.to_host(result.chosen);
   std::copy_n(chosen.data<TokenId>(), input.greedy.size(), input.greedy.begin());
   return wanted_logits(backend, input, result.logits);
+}
+
+std::shared_ptr<backend::HostCopy> Model::start(Backend& backend, Workspace& workspace,
+                                                const ForwardInput& input) const {
+  // Per-layer embeddings are chosen on the host.
+  if (weights_.per_layer || !backend.capabilities().chooses_tokens) return nullptr;
+  auto& pad = static_cast<Scratchpad&>(workspace);
+  gather(pad, input);
+  const std::int64_t num_wanted = count_wanted(input);
+  FLOTILLA_CHECK(num_wanted == static_cast<std::int64_t>(input.rows.size()) && num_wanted > 0,
+                 "a started step has one token for each row");
+  backend.begin_step(
+      {.model = number_, .rows = pad.rows, .num_wanted = num_wanted, .greedy = true});
+  const StepResult result = run_step(backend, pad, input, true);
+  backend.end_step();
+  return backend.fetch(result.chosen);
 }
 
 // The logits of rows with logits_too.
@@ -182,10 +198,10 @@ Tensor Model::wanted_logits(Backend& backend, const ForwardInput& input,
   return backend.to_host(gathered);
 }
 
-Model::StepResult Model::run_step(Backend& backend, Scratchpad& pad,
-                                  const ForwardInput& input) const {
+Model::StepResult Model::run_step(Backend& backend, Scratchpad& pad, const ForwardInput& input,
+                                  bool chooses) const {
   const Tensor hidden =
-      ops::embedding(backend, *weights_.embedding, pad.ids, config_.embedding_scale);
+      ops::embedding(backend, *weights_.embedding, pad.ids, config_.embedding_scale, input.chosen);
   if (weights_.per_layer) {
     // Places of pictures and sound have no entry in the wide table.
     pad.per_layer_ids = pad.ids;
@@ -206,7 +222,7 @@ Model::StepResult Model::run_step(Backend& backend, Scratchpad& pad,
   }
   StepResult result;
   result.logits = compute_logits(backend, pad, input, hidden);
-  if (input.greedy.empty() || result.logits.empty()) return result;
+  if (!chooses || result.logits.empty()) return result;
   result.chosen = backend.allocate(Shape{result.logits.dim(0)}, tensor::DType::kI32);
   backend.argmax({.x = result.logits, .out = result.chosen});
   return result;

@@ -40,6 +40,8 @@ class Model final : public CausalLM {
   std::unique_ptr<Workspace> make_workspace() const override;
   tensor::Tensor forward(backend::Backend& backend, Workspace& workspace,
                          const ForwardInput& input) const override;
+  std::shared_ptr<backend::HostCopy> start(backend::Backend& backend, Workspace& workspace,
+                                           const ForwardInput& input) const override;
 
  private:
   struct Scratchpad;
@@ -52,7 +54,8 @@ class Model final : public CausalLM {
   struct StepResult {
     tensor::Tensor logits, chosen;
   };
-  StepResult run_step(backend::Backend& backend, Scratchpad& pad, const ForwardInput& input) const;
+  StepResult run_step(backend::Backend& backend, Scratchpad& pad, const ForwardInput& input,
+                      bool chooses) const;
   tensor::Tensor wanted_logits(backend::Backend& backend, const ForwardInput& input,
                                const tensor::Tensor& logits) const;
   tensor::Tensor compute_logits(backend::Backend& backend, Scratchpad& pad,

@@ -150,11 +150,13 @@ __global__ void argmax_part_kernel(const float* x, int dim, Best* parts) {
   if (threadIdx.x == 0) parts[blockIdx.y * kArgmaxParts + blockIdx.x] = best;
 }
 
-__global__ void argmax_kernel(const Best* parts, std::int32_t* out) {
+__global__ void argmax_kernel(const Best* parts, std::int32_t* out, std::int32_t* choices) {
   grid_launch_dependents();
   grid_wait();
   const Best best = best_of_warp(parts[blockIdx.x * kArgmaxParts + threadIdx.x]);
-  if (threadIdx.x == 0) out[blockIdx.x] = best.index;
+  if (threadIdx.x != 0) return;
+  out[blockIdx.x] = best.index;
+  if (blockIdx.x < kMostChoices) choices[blockIdx.x] = best.index;
 }
 
 __global__ void zero_kernel(std::byte* const* pages, std::size_t vectors) {
@@ -267,14 +269,14 @@ cudaError_t zero_pages(std::byte* const* pages, int count, std::size_t bytes, cu
 }
 
 cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,
-                   cudaStream_t stream) {
+                   std::int32_t* choices, cudaStream_t stream) {
   static_assert(kArgmaxParts == 32 && sizeof(Best) == 8);
   const cudaError_t first =
       launch(argmax_part_kernel, dim3(kArgmaxParts, static_cast<unsigned>(rows)), 512, 0, stream, x,
              dim, static_cast<Best*>(scratch));
   if (first != cudaSuccess) return first;
   return launch(argmax_kernel, dim3(static_cast<unsigned>(rows)), 32, 0, stream,
-                static_cast<const Best*>(scratch), out);
+                static_cast<const Best*>(scratch), out, choices);
 }
 
 cudaError_t rope(Values x, const std::int32_t* positions, const float* frequencies, int tokens,

@@ -44,7 +44,13 @@ cudaError_t repack(const StoredRows& rows, std::uint8_t* packed, int n, int k, i
 // Two matrices [n, k]: row i of the first, row i of the second, row i + 1 of the first, ...
 cudaError_t repack_in_turns(const StoredRows& first, const StoredRows& second, std::uint8_t* packed,
                             int n, int k, int* out_of_range, cudaStream_t stream);
-cudaError_t embedding_packed(const std::uint8_t* packed, int k, const std::int32_t* ids, int tokens,
+// Token i is ids[i], or where from[i] >= 0 what the step before chose for its row from[i].
+struct TokenIds {
+  const std::int32_t* ids;
+  const std::int32_t* from;
+  const std::int32_t* choices;
+};
+cudaError_t embedding_packed(const std::uint8_t* packed, int k, const TokenIds& ids, int tokens,
                              float factor, Values out, cudaStream_t stream);
 // Fills packed blocks with codes, scales and biases made from a seed: for benches.
 cudaError_t synthesize(std::uint8_t* packed, int n, int k, std::uint64_t seed, cudaStream_t stream);
@@ -63,8 +69,8 @@ struct GenericMatrix {
 // Slow: one warp per output. The sum of lane l takes k = l, l + 32, ...; then a tree over lanes.
 cudaError_t linear_generic(const GenericMatrix& w, const bf16* x, int m, Values out,
                            cudaStream_t stream);
-cudaError_t embedding_generic(const GenericMatrix& w, const std::int32_t* ids, int tokens,
-                              float factor, Values out, cudaStream_t stream);
+cudaError_t embedding_generic(const GenericMatrix& w, const TokenIds& ids, int tokens, float factor,
+                              Values out, cudaStream_t stream);
 
 // ---- rows and elements (elementwise.cu)
 struct NormParams {
@@ -89,8 +95,10 @@ cudaError_t zero_pages(std::byte* const* pages, int count, std::size_t bytes, cu
 // The lowest index of the largest value of each row, -1 when one is not finite; scratch: rows *
 // kArgmaxParts * 8 bytes.
 constexpr int kArgmaxParts = 32;
+// The first kMostChoices rows go to `choices` as well, for the embedding of the next step.
+constexpr int kMostChoices = 4096;
 cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,
-                   cudaStream_t stream);
+                   std::int32_t* choices, cudaStream_t stream);
 cudaError_t rope(Values x, const std::int32_t* positions, const float* frequencies, int tokens,
                  int heads, int dim, cudaStream_t stream);
 // Reads `bytes` once: the yardstick of benches. `sink` holds one word per multiprocessor.

@@ -94,13 +94,13 @@ __device__ float packed_weight(const std::uint8_t* packed, int groups, int row, 
   return fmaf(static_cast<float>((v >> shift) & 15u), scale, __bfloat162float(p[1]));
 }
 
-__global__ void embedding_kernel(const std::uint8_t* packed, int k, const std::int32_t* ids,
-                                 float factor, Values out) {
+__global__ void embedding_kernel(const std::uint8_t* packed, int k,
+                                 const __grid_constant__ TokenIds ids, float factor, Values out) {
   grid_launch_dependents();
   grid_wait();
   const int token = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
   if (column >= k) return;
-  const float w = packed_weight(packed, k / kGroup, ids[token], column) * factor;
+  const float w = packed_weight(packed, k / kGroup, token_at(ids, token), column) * factor;
   const std::size_t at = static_cast<std::size_t>(token) * k + column;
   if (out.is_f32) {
     static_cast<float*>(out.data)[at] = w;
@@ -143,7 +143,7 @@ cudaError_t synthesize(std::uint8_t* packed, int n, int k, std::uint64_t seed,
   return launch(synthesize_kernel, dim3(blocks_of(n, k)), 256, 0, stream, packed, n, k, seed);
 }
 
-cudaError_t embedding_packed(const std::uint8_t* packed, int k, const std::int32_t* ids, int tokens,
+cudaError_t embedding_packed(const std::uint8_t* packed, int k, const TokenIds& ids, int tokens,
                              float factor, Values out, cudaStream_t stream) {
   return launch(embedding_kernel, dim3((k + 255) / 256, tokens), 256, 0, stream, packed, k, ids,
                 factor, out);

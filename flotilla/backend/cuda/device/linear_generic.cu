@@ -118,14 +118,14 @@ __global__ void linear_kernel(const __grid_constant__ GenericMatrix w, const bf1
 }
 
 template <class Out>
-__global__ void embedding_kernel(const __grid_constant__ GenericMatrix w, const std::int32_t* ids,
-                                 float factor, Out* out) {
+__global__ void embedding_kernel(const __grid_constant__ GenericMatrix w,
+                                 const __grid_constant__ TokenIds ids, float factor, Out* out) {
   grid_launch_dependents();
   grid_wait();
   const int column = blockIdx.x * blockDim.x + threadIdx.x;
   if (column >= w.k) return;
   store_one(out, static_cast<std::size_t>(blockIdx.y) * w.k + column,
-            weight_at(w, ids[blockIdx.y], column) * factor);
+            weight_at(w, token_at(ids, blockIdx.y), column) * factor);
 }
 
 }  // namespace
@@ -140,8 +140,8 @@ cudaError_t linear_generic(const GenericMatrix& w, const bf16* x, int m, Values 
                              static_cast<bf16*>(out.data));
 }
 
-cudaError_t embedding_generic(const GenericMatrix& w, const std::int32_t* ids, int tokens,
-                              float factor, Values out, cudaStream_t stream) {
+cudaError_t embedding_generic(const GenericMatrix& w, const TokenIds& ids, int tokens, float factor,
+                              Values out, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((w.k + 255) / 256), static_cast<unsigned>(tokens));
   return out.is_f32 ? launch(embedding_kernel<float>, grid, 256, 0, stream, w, ids, factor,
                              static_cast<float*>(out.data))

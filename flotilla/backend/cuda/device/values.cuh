@@ -14,6 +14,12 @@ __device__ __forceinline__ void store_one(bf16* p, std::size_t i, float v) {
   p[i] = __float2bfloat16(v);
 }
 
+// See TokenIds. A choice of -1 (logits that are not finite) stands for a request that has failed.
+template <class Ids>
+__device__ __forceinline__ int token_at(const Ids& ids, int i) {
+  return ids.from[i] >= 0 ? max(0, ids.choices[ids.from[i]]) : ids.ids[i];
+}
+
 // Eight neighbours, 16-byte aligned.
 __device__ __forceinline__ void load8(const float* p, float (&v)[8]) {
   const float4 a = *reinterpret_cast<const float4*>(p);
