@@ -1,8 +1,9 @@
-// One or two rows of x times 4-bit codes with AVX2, in assembly: what a decoding step of a small
-// batch spends its time in. All sixteen registers are in use, and every accumulator depends on its
-// own last product, so speed is decided by the order of the instructions and by nothing being kept
-// on the stack. Compilers hoist the constants out of the loop, and spill for them (8 weights in the
-// cache, one row: 1.04 to 1.3 cycles in a dozen ways of writing it with intrinsics, 0.96 here).
+// One to three rows of x times 4-bit codes with AVX2, mostly in assembly: what a decoding step of a
+// small batch spends its time in. All sixteen registers are in use, and every accumulator depends
+// on its own last product, so speed is decided by the order of the instructions and by nothing
+// being kept on the stack. Compilers hoist the constants out of the loop, and spill for them (8
+// weights in the cache, one row: 1.04 to 1.3 cycles in a dozen ways of writing it with intrinsics,
+// 0.96 here).
 #pragma once
 
 #include "flotilla/backend/cpu/kernels/lanes_avx2.h"

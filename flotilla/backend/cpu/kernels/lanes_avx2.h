@@ -145,7 +145,7 @@ FLOTILLA_LANE F word_value(I words) {
   const I top = shift_left<28 - 4 * K>(words);
   return to_float({_mm256_srai_epi32(top.lo, 28), _mm256_srai_epi32(top.hi, 28)});
 }
-inline constexpr int kMaxPlacedRows = 2;  // few_rows_avx2.h
+inline constexpr int kMaxPlacedRows = 3;  // few_rows_avx2.h
 
 FLOTILLA_LANE void prefetch_near(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

@@ -173,7 +173,7 @@ FLOTILLA_INLINE inline void placed_run(const Batch& batch, int num, const float*
     // A single group at the end would be slow.
     g = placed_groups<M, 3>(batch, g, num % 3 == 1 ? num - 4 : num, x, sums, total);
   }
-  g = placed_groups<M, 2>(batch, g, num, x, sums, total);
+  if constexpr (M <= 2) g = placed_groups<M, 2>(batch, g, num, x, sums, total);
   placed_groups<M, 1>(batch, g, num, x, sums, total);
 }
 #endif
@@ -220,10 +220,19 @@ void fused_any(const Source& source, const PackedRows& x, int panel_begin, int p
   for (int t = tile_begin; t < tile_end; ++t) {
     for (int p = panel_begin; p < panel_end; ++p) {  // the tile is in the cache from the second on
       const int rows = x.panel_rows(p);
-      if constexpr (kMaxPlacedRows >= 2) {
+      if constexpr (kMaxPlacedRows > 0) {
         if (placed) {
-          rows == 1 ? fused_tile<1, true>(source, x, p, t, y, s)
-                    : fused_tile<2, true>(source, x, p, t, y, s);
+          switch (rows) {
+            case 1:
+              fused_tile<1, true>(source, x, p, t, y, s);
+              break;
+            case 2:
+              fused_tile<2, true>(source, x, p, t, y, s);
+              break;
+            default:
+              fused_tile<3, true>(source, x, p, t, y, s);
+              break;
+          }
           continue;
         }
       }
