@@ -427,5 +427,42 @@ TEST_F(JobRunnerTest, RandomCancelsLeaveNothingBehind) {
   EXPECT_TRUE(eventually([&] { return (*models_.find("demo"))->stats().num_running == 0; }));
 }
 
+// Does nothing but say how its step goes.
+struct SteppingEngine final : engine::TextEngine {
+  explicit SteppingEngine(const std::string& model) { info_.model = model; }
+  const engine::EngineInfo& info() const override { return info_; }
+  Result<std::shared_ptr<const engine::PreparedJob>> prepare(engine::ChatJob) const override {
+    return Error{ErrorCode::kUnsupported, "no"};
+  }
+  Result<RequestId> submit(std::shared_ptr<const engine::PreparedJob>, engine::EventSink) override {
+    return Error{ErrorCode::kUnsupported, "no"};
+  }
+  void cancel(RequestId) override {}
+  void resume_output(RequestId) override {}
+  engine::EngineStats stats() const override { return stats_; }
+  bool healthy() const override { return true; }
+  engine::EngineInfo info_;
+  engine::EngineStats stats_;
+};
+
+TEST_F(JobRunnerTest, AStepFarLongerThanAnyBeforeItIsStuck) {
+  const auto slow = std::make_shared<SteppingEngine>("slow");
+  ASSERT_TRUE(models_.add_engine(slow).ok());
+  const auto stuck = [&](std::chrono::milliseconds current, std::chrono::milliseconds longest) {
+    slow->stats_.current_step = current;
+    slow->stats_.longest_step = longest;
+    std::vector<std::string> names;
+    on_strand([&](JobRunner& r) { names = r.stuck_models(); });
+    return names == std::vector<std::string>{"slow"};
+  };
+  EXPECT_FALSE(stuck(0ms, 100ms));
+  EXPECT_FALSE(stuck(30s, 100ms));
+  EXPECT_TRUE(stuck(31s, 100ms));
+  EXPECT_FALSE(stuck(100s, 20s));
+  EXPECT_TRUE(stuck(101s, 20s));
+  EXPECT_FALSE(stuck(120s, 0ms));  // the first step: who knows how slow the machine is
+  EXPECT_TRUE(stuck(121s, 0ms));
+}
+
 }  // namespace
 }  // namespace flotilla::provider
