@@ -27,7 +27,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome parse(const std::vector<Piece>& pieces, std::string_view tail, bool complete) {
+Outcome parse(const std::vector<Piece>& pieces, std::string_view tail) {
   const auto parser = make_output_parser(OutputSyntax::kGemma4, tail);
   Outcome out;
   const auto take = [&out](const std::vector<OutputDelta>& deltas) {
@@ -47,7 +47,7 @@ Outcome parse(const std::vector<Piece>& pieces, std::string_view tail, bool comp
   for (const Piece& piece : pieces) {
     take(piece.is_special ? parser->push({}, piece.text) : parser->push(piece.text, {}));
   }
-  take(parser->finish(complete));
+  take(parser->finish());
   FLOTILLA_CHECK(parser->num_calls() == static_cast<int>(out.calls.size()),
                  "wrong number of calls");
   return out;
@@ -64,7 +64,6 @@ constexpr std::array<std::string_view, 20> kSnippets = {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 1) return 0;
-  const bool complete = data[0] & 1;
   const std::string_view tail =
       data[0] & 2 ? "<|turn>model\n<|channel>thought\n" : "<|turn>model\n";
   std::vector<Piece> cut;
@@ -92,16 +91,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       whole.back().text += text;
     }
   }
-  const Outcome outcome = parse(cut, tail, complete);
-  FLOTILLA_CHECK(outcome == parse(whole, tail, complete), "the cut matters");
+  const Outcome outcome = parse(cut, tail);
+  FLOTILLA_CHECK(outcome == parse(whole, tail), "the cut matters");
   for (std::size_t i = 0; i < outcome.calls.size(); ++i) {
-    if (!complete && i + 1 == outcome.calls.size()) break;
     boost::json::error_code error;
     boost::json::parse_options options;
     options.allow_invalid_utf8 = true;
     options.max_depth = 64;
     boost::json::parse(outcome.calls[i].second, error, {}, options);
-    FLOTILLA_CHECK(!error, outcome.calls[i].second);
+    // The output may have ended inside the last call: then its arguments are the start of some JSON.
+    const bool unfinished =
+        i + 1 == outcome.calls.size() && error == boost::json::error::incomplete;
+    FLOTILLA_CHECK(!error || unfinished, outcome.calls[i].second);
   }
   return 0;
 }
