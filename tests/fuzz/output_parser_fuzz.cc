@@ -99,7 +99,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.allow_invalid_utf8 = true;
     options.max_depth = 64;
     boost::json::parse(outcome.calls[i].second, error, {}, options);
-    // The output may have ended inside the last call: then its arguments are the start of some JSON.
+    // The output may have ended inside the last call: then its arguments are the start of some
+    // JSON.
     const bool unfinished =
         i + 1 == outcome.calls.size() && error == boost::json::error::incomplete;
     FLOTILLA_CHECK(!error || unfinished, outcome.calls[i].second);
