@@ -155,7 +155,9 @@ TEST(ModelManager, ABusyModelThatIsUnloadedMakesRoomForAnother) {
           load();
           break;
         case 1:
-          if (!unloaded) ASSERT_TRUE(models.unload(now).ok());
+          if (!unloaded) {
+            ASSERT_TRUE(models.unload(now).ok());
+          }
           unloaded = true;
           break;
         case 2:
@@ -165,7 +167,9 @@ TEST(ModelManager, ABusyModelThatIsUnloadedMakesRoomForAnother) {
           ask();
       }
     }
-    if (!unloaded) ASSERT_TRUE(models.unload(now).ok());
+    if (!unloaded) {
+      ASSERT_TRUE(models.unload(now).ok());
+    }
     EXPECT_FALSE(models.find(now).ok());  // takes nothing new, so it drains
     jobs.clear();
     for (auto& one : loads) ASSERT_EQ(one.wait_for(10s), std::future_status::ready) << round;

@@ -134,7 +134,9 @@ class Ahead : public testing::Test {
     ChoosingBackend choosing(*backend_);
     const auto mixed = play(choosing, kv_bytes, count, true, &ahead, &preemptions);
     EXPECT_GT(ahead, static_cast<std::uint64_t>(count / 2)) << "nothing began early";
-    if (wants_preemptions) EXPECT_GT(preemptions, 0u);
+    if (wants_preemptions) {
+      EXPECT_GT(preemptions, 0u);
+    }
     int finished = 0;
     for (const auto& [number, expected] : solo) {
       const Ended& got = mixed.at(number);
