@@ -90,6 +90,73 @@ void check_generic(Backend& backend, Report& report) {
   }
 }
 
+// What comes before attention, and attention: in a step of single tokens one kernel may do both.
+void check_prepared(Backend& backend, Report& report) {
+  struct Case {
+    int num_heads, num_kv_heads, head_dim, window;
+    bool stores;  // else keys and values are those of an earlier layer
+  };
+  const std::vector<std::int32_t> at = {0, 33, 290, 700};
+  const auto tokens = static_cast<std::int64_t>(at.size());
+  for (const Case& c :
+       {Case{4, 2, 64, 0, true}, Case{4, 2, 64, 0, false}, Case{32, 16, 256, 1024, true},
+        Case{32, 16, 256, 100, false}, Case{8, 1, 512, 0, true}, Case{40, 2, 32, 40, true}}) {
+    const KvGeometry geometry{.num_kv_heads = c.num_kv_heads, .head_dim = c.head_dim};
+    const std::vector<float> frequencies(static_cast<std::size_t>(c.head_dim / 2), 0.3f);
+    const Tensor norm = backend.upload(fixed_activations({c.head_dim}, 3));
+    std::vector<Tensor> outs, pages_after;
+    for (const bool in_step : {false, true}) {
+      std::vector<DevicePages> pages;
+      pages.reserve(at.size());
+      std::vector<KvRow> rows;
+      for (std::size_t i = 0; i < at.size(); ++i) {
+        pages.emplace_back(backend, geometry, 0, at[i] / 32 + 1);
+        const Tensor past =
+            on_card(backend, fixed_activations({at[i] + 1, c.num_kv_heads, c.head_dim}, 50 + i));
+        const KvRow filled{0, at[i] + 1, 0, pages.back().view()};
+        ops::kv_append(backend, past, past, geometry, {&filled, 1});
+        rows.push_back({static_cast<int>(i), 1, at[i], pages.back().view()});
+      }
+      const std::uint64_t model = new_model_number();
+      const Tensor q = on_card(backend, fixed_activations({tokens, c.num_heads, c.head_dim}, 7));
+      const Shape kv_shape{tokens, c.num_kv_heads, c.head_dim};
+      const Tensor k = c.stores ? on_card(backend, fixed_activations(kv_shape, 8)) : Tensor();
+      const Tensor v = c.stores ? on_card(backend, fixed_activations(kv_shape, 9)) : Tensor();
+      for (int round = 0; round < (in_step ? 3 : 1); ++round) {  // as it comes, recorded, replayed
+        if (in_step) backend.begin_step({.model = model, .rows = rows, .num_wanted = 1});
+        ops::attention_inputs(backend, {.q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .q_norm = norm,
+                                        .k_norm = c.stores ? norm : Tensor(),
+                                        .eps = 1e-6f,
+                                        .positions = at,
+                                        .inverse_frequencies = frequencies,
+                                        .geometry = geometry,
+                                        .rows = rows,
+                                        .window = c.window});
+        const Tensor out = ops::attention(backend, q, geometry, rows, c.window, 0.1f);
+        if (in_step) backend.end_step();
+        outs.push_back(backend.to_host(out));
+        if (round > 0) continue;
+        for (const DevicePages& p : pages) {
+          const auto bytes = static_cast<std::int64_t>(p.memory->size());
+          pages_after.push_back(backend.to_host(Tensor(p.memory, 0, Shape{bytes}, DType::kU8)));
+        }
+      }
+    }
+    bool same = true;
+    for (const Tensor& out : outs) same = same && same_bytes(out, outs[0]);
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      same = same && same_bytes(pages_after[i], pages_after[i + at.size()]);
+    }
+    const std::string name = "attention with its inputs, heads of " + std::to_string(c.head_dim) +
+                             (c.stores ? "" : ", none stored");
+    std::printf("  %-46s %s\n", name.c_str(), same ? "same" : "differs");
+    report.expect(name, same);
+  }
+}
+
 void check_repeats(Backend& backend, Report& report) {
   auto* device = backend::cuda::cuda_device(backend);
   constexpr int kRounds = 1000;
@@ -121,6 +188,7 @@ int check_bits(Backend& backend, bool flagship_shapes) {
   Report report;
   check_shapes(backend, flagship_shapes, report);
   check_generic(backend, report);
+  check_prepared(backend, report);
   if (flagship_shapes) check_repeats(backend, report);
   return report.failures();
 }

@@ -3,6 +3,8 @@
 // the norm), for packed products one more of each weight, for attention one more of each
 // probability. Limits are about twice what those give.
 #include <algorithm>
+#include <array>
+#include <random>
 
 #include "check_util.h"
 #include "checks.h"
@@ -149,6 +151,52 @@ void check_elementwise(Backend& backend, Report& report) {
   }
 }
 
+// Logits of three kinds: all different, many ties, and nearly all equal.
+void check_shortlists(Backend& backend, Report& report) {
+  std::mt19937 random(5);
+  for (const std::int64_t dim : {61, 4096, 8193, 262144, 300001}) {
+    const Tensor logits = fixed_activations({9, dim}, static_cast<std::uint64_t>(dim));
+    for (float& v : row(logits, 1)) v = std::round(v * 4);
+    for (float& v : row(logits, 2)) v = v > 2.5f ? 1.0f : -0.0f;
+    row(logits, 7)[static_cast<std::size_t>(dim - 1)] = NAN;
+    for (float& v : row(logits, 8)) v = -2e38f;
+    std::vector<std::vector<LogitEdit>> edits(9);
+    std::vector<std::vector<std::uint32_t>> masks(9);
+    std::vector<ShortlistRow> rows;
+    for (const int r : {3, 0, 1, 2, 4, 5, 6, 7, 8}) {
+      const auto i = static_cast<std::size_t>(r);
+      rows.push_back({.row = r, .count = std::array{64, 1, 256, 64, 20, 256, 64, 9, 5}[i]});
+      for (TokenId id = static_cast<TokenId>(i); i >= 3 && id < dim; id += 17) {
+        edits[i].push_back({.id = id,
+                            .bias = id % 5 == 0 ? 1.7f : 0.0f,
+                            .repetition = id % 3 == 0 ? 1.3f : 1.0f,
+                            .penalty = id % 2 == 0 ? 0.37f : 0.0f,
+                            .taken_out = id % 7 == 0 ? 1 : 0});
+        if (edits[i].size() > 3000) break;
+      }
+      rows.back().edits = edits[i];
+      if (r != 4 && r != 5) continue;
+      masks[i].resize(static_cast<std::size_t>(dim / 32));  // the rest of the row is not allowed
+      for (std::uint32_t& word : masks[i]) word = r == 4 ? 0 : random() & random();
+      if (r == 4) masks[i][0] = 0x00100100u;
+      rows.back().allowed = masks[i];
+    }
+    const std::vector<Shortlist> got =
+        backend.shortlist({.x = backend.upload(logits), .rows = rows});
+    bool same = got.size() == rows.size();
+    for (std::size_t i = 0; same && i < rows.size(); ++i) {
+      const Shortlist want = define_shortlist(row(logits, rows[i].row), rows[i]);
+      same = want.is_finite == got[i].is_finite && want.first.size() == got[i].first.size();
+      for (std::size_t c = 0; same && c < want.first.size(); ++c) {
+        same =
+            want.first[c].id == got[i].first[c].id && want.first[c].value == got[i].first[c].value;
+      }
+      if (!same) std::printf("  row %d differs\n", rows[i].row);
+    }
+    report.expect("shortlists of " + std::to_string(dim) + " logits", same);
+  }
+}
+
 struct AttentionCase {
   const char* name;
   int num_heads, num_kv_heads, head_dim, window;
@@ -244,6 +292,7 @@ int check_ops(Backend& backend) {
   Report report;
   check_linears(backend, report);
   check_elementwise(backend, report);
+  check_shortlists(backend, report);
   for (const AttentionCase& c :
        {AttentionCase{"first_token", 2, 1, 64, 0, {{0, 1}}},
         AttentionCase{"one_page", 4, 2, 32, 0, {{0, 20}}},

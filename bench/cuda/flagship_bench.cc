@@ -160,7 +160,7 @@ class Bench {
     const Tensor norm_weight = backend_.upload(backend::fixed_activations({5376}, 3));
     const Tensor head_norm = backend_.upload(backend::fixed_activations({256}, 3));
     const auto frequencies = std::vector<float>(128, 0.1f);
-    for (const std::int64_t m : {1, 16, 4096}) {
+    for (const std::int64_t m : {1, 16, 32, 64, 4096}) {
       const Tensor x = on_card(backend_, backend::fixed_activations({m, 5376}, 1));
       const Tensor wide = on_card(backend_, backend::fixed_activations({m, 21504}, 2));
       const Tensor wide2 = on_card(backend_, backend::fixed_activations({m, 21504}, 2));
@@ -194,7 +194,7 @@ class Bench {
       std::vector<std::int32_t> positions;
       for (int t = 0; t < m; ++t) positions.push_back(first + t);
       rows.push_back({0, static_cast<int>(m), first, pages.view()});
-      if (m == 16) {
+      if (m > 1 && m <= 64) {  // one token each
         rows.clear();
         for (int t = 0; t < m; ++t) rows.push_back({t, 1, 1100, pages.view()});
       }
@@ -218,7 +218,7 @@ class Bench {
       time_op(
           "attention, window layer", m,
           [&](int) { ops::attention(backend_, heads, geometry, rows, 1024, 1.0f); }, last);
-      if (m > 16) continue;
+      if (m > 64) continue;
       for (backend::KvRow& r : rows) r.first_position = 127;
       time_op(
           "attention, window layer, 128 keys", m,

@@ -72,4 +72,14 @@ void Backend::argmax(const ArgmaxArgs& args) {
   }
 }
 
+std::vector<Shortlist> Backend::shortlist(const ShortlistArgs& args) {
+  const auto dim = static_cast<std::size_t>(args.x.dim(1));
+  std::vector<Shortlist> out;
+  for (const ShortlistRow& row : args.rows) {
+    const float* logits = args.x.data<float>() + static_cast<std::size_t>(row.row) * dim;
+    out.push_back(define_shortlist({logits, dim}, row));
+  }
+  return out;
+}
+
 }  // namespace flotilla::backend

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "flotilla/backend/shortlist.h"
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
 #include "flotilla/tensor/kv_layout.h"
@@ -190,6 +191,13 @@ struct ArgmaxArgs {
   Tensor out;
 };
 
+// The first candidates of some rows of x, float32 [rows, dim], which may be written over. Each row
+// at most once.
+struct ShortlistArgs {
+  Tensor x;
+  std::span<const ShortlistRow> rows;
+};
+
 // A forward pass, announced before its first operation. Two steps of one model with equal shapes
 // must ask for the same operations with the same sizes, so that a backend may replay them.
 struct StepShape {
@@ -206,7 +214,7 @@ struct Capabilities {
   std::string device;  // for people: "CPU AVX2, 2 threads"
   bool keeps_bit_contract = true;
   int num_threads = 1;
-  // Results are far from the program: argmax() is cheaper than reading logits.
+  // Results are far from the program: argmax() and shortlist() are cheaper than reading logits.
   bool chooses_tokens = false;
   std::vector<int> head_dims = {};  // of attention; empty: any
 };
@@ -267,6 +275,8 @@ class Backend {
   // Around the operations of a forward pass. Results may be read after end_step().
   virtual void begin_step(const StepShape&) {}
   virtual void end_step() {}
+  // Returns when all operations have ended. Throws DeviceError.
+  virtual void wait() {}
 
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void linear(const LinearArgs& args) = 0;
@@ -282,12 +292,14 @@ class Backend {
   // out = gelu_tanh(x * gate^T) * (x * up^T), out [m, n / 2]; weights of prepare_gated().
   virtual void linear_gated(const LinearArgs& args);
 
-  // Composed of the operations above where a backend has nothing better. The last two expect host
+  // Composed of the operations above where a backend has nothing better. The last three expect host
   // memory then.
   virtual void attention_inputs(const AttentionInputArgs& args);
   virtual void norm_add_norm(const NormAddNormArgs& args);
   virtual void gather_rows(const GatherRowsArgs& args);
   virtual void argmax(const ArgmaxArgs& args);
+  // In the order of args.rows. Not between begin_step() and end_step().
+  virtual std::vector<Shortlist> shortlist(const ShortlistArgs& args);
 };
 
 enum class CpuTarget { kBest, kScalar, kAvx2, kAvx512 };

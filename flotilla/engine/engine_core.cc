@@ -9,7 +9,6 @@
 #include "flotilla/base/check.h"
 #include "flotilla/base/secure_zero.h"
 #include "flotilla/log/log.h"
-#include "flotilla/sampling/logprobs.h"
 
 namespace flotilla::engine {
 namespace {
@@ -56,6 +55,7 @@ EngineCore::EngineCore(const EngineOptions& options, const state::StateLayout& l
       outputs_(std::move(outputs)),
       scheduler_(with_room_ahead(options.scheduler, runner_->can_choose()), layout, pool_,
                  cache_.get(), options.model_digest),
+      row_sampler_(options.num_threads),
       request_mask_(std::move(request_mask)) {}
 
 EngineCore::~EngineCore() = default;
@@ -215,11 +215,11 @@ EngineCore::StepOutcome EngineCore::step() {
         std::clamp<std::int64_t>(row.sequence->cached_tokens, 0, prompt));
   }
   let_choose(rows);
-  std::span<const float> logits;
+  std::vector<Answer> answers;
   std::optional<Error> failure;
   std::exception_ptr lost;
   try {
-    logits = runner_->run(rows);
+    answers = collect_answers(rows, runner_->run(rows));
   } catch (const backend::DeviceError& error) {
     failure = Error{ErrorCode::kModelFault, std::string("a step failed: ") + error.what()};
     if (error.lost()) lost = std::current_exception();
@@ -240,134 +240,9 @@ EngineCore::StepOutcome EngineCore::step() {
     return StepOutcome::kFailed;
   }
   scheduler_.complete(rows);
-  sample_rows(rows, logits);
+  take_answers(answers);
   collect_finished();
   return StepOutcome::kDone;
-}
-
-void EngineCore::sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits) {
-  const auto count = [&](bool chooses) {
-    return static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), [&](const auto& row) {
-      return row.wants_logits && row.chooses == chooses;
-    }));
-  };
-  const std::span<const TokenId> chosen = runner_->chosen();
-  FLOTILLA_CHECK(logits.size() == count(false) * options_.vocab_size &&
-                     (count(true) == 0 || chosen.size() == count(true)),
-                 "the model returned logits of another size than was asked for");
-  std::size_t next = 0;
-  std::size_t next_chosen = 0;
-  std::vector<RequestId> emitting;
-  for (const ScheduledRow& row : rows) {
-    if (!row.wants_logits) continue;
-    Sequence& sequence = *row.sequence;
-    Generation& generation = generations_.at(sequence.id);
-    emitting.push_back(sequence.id);
-    // Whatever goes wrong with one row ends that request alone.
-    try {
-      if (row.chooses) {
-        const TokenId id = chosen[next_chosen++];
-        if (id >= 0) {
-          continue_with(sequence, generation, id, std::nullopt);
-        } else {
-          generation.output->finish(
-              FinishReason::kError,
-              Error{ErrorCode::kModelFault, "NaN or an infinite value in the logits"});
-        }
-      } else {
-        sample_row(sequence, generation,
-                   logits.subspan(next++ * options_.vocab_size, options_.vocab_size));
-      }
-    } catch (const std::exception& error) {
-      generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
-    }
-  }
-  for (const RequestId id : emitting) emit(id, generations_.at(id));
-}
-
-void EngineCore::sample_row(Sequence& sequence, Generation& generation,
-                            std::span<const float> logits) {
-  const ChatJob& job = generation.job->job;
-  std::span<const TokenId> banned;
-  std::span<const std::uint32_t> allowed;
-  if (grammar::ConstrainedOutput* constraint = generation.constraint.get()) {
-    if (!constraint->take()) {
-      generation.logits.assign(logits.begin(), logits.end());
-      sequence.awaits_mask = true;
-      request_mask_(generation.constraint);
-      return;
-    }
-    if (!constraint->status().ok()) {
-      generation.output->finish(FinishReason::kError, constraint->status().error());
-      return;
-    }
-    // What the constraint says of end tokens wins over min_tokens.
-    allowed = constraint->mask();
-  } else if (generation.output->num_tokens() < job.min_tokens) {
-    banned = generation.stop_ids;
-  }
-  const Result<TokenId> token = generation.sampler.sample(logits, banned, scratch_, allowed);
-  if (!token.ok()) {
-    generation.output->finish(FinishReason::kError, token.error());
-    return;
-  }
-  std::optional<TokenLogprob> logprob;
-  if (job.top_logprobs >= 0) logprob = make_logprob(logits, *token, job.top_logprobs);
-  continue_with(sequence, generation, *token, std::move(logprob));
-}
-
-void EngineCore::continue_with(Sequence& sequence, Generation& generation, TokenId id,
-                               std::optional<TokenLogprob> logprob) {
-  scheduler_.verify(sequence);
-  sequence.tokens.push_back(id);
-  ++completion_tokens_total_;
-  take_token(generation, id, std::move(logprob));
-  want_mask(generation);
-}
-
-void EngineCore::let_choose(std::vector<ScheduledRow>& rows) const {
-  if (!runner_->can_choose()) return;
-  for (ScheduledRow& row : rows) {
-    const Generation& generation = generations_.at(row.sequence->id);
-    const ChatJob& job = generation.job->job;
-    row.chooses = row.wants_logits && generation.sampler.takes_largest() &&
-                  !generation.constraint && job.top_logprobs < 0 &&
-                  generation.output->num_tokens() >= job.min_tokens;
-  }
-}
-
-void EngineCore::want_mask(Generation& generation) {
-  if (!generation.constraint || generation.output->finished()) return;
-  const std::int64_t num_tokens = generation.output->num_tokens();
-  const bool wants_more =
-      num_tokens < generation.job->job.min_tokens && !generation.stop_ids.empty();
-  generation.constraint->want(generation.max_tokens - num_tokens, wants_more);
-  if (request_mask_) {
-    request_mask_(generation.constraint);
-  } else {
-    generation.constraint->compute();
-  }
-}
-
-void EngineCore::sample_awaited() {
-  std::vector<RequestId> emitting;
-  for (auto& [id, generation] : generations_) {
-    if (generation.logits.empty()) continue;
-    Sequence& sequence = *generation.sequence;
-    if (sequence.awaits_mask && !generation.constraint->is_done()) continue;
-    std::vector<float> logits = std::exchange(generation.logits, {});
-    if (!sequence.awaits_mask) continue;  // preempted: they will be computed again
-    sequence.awaits_mask = false;
-    emitting.push_back(id);
-    try {
-      sample_row(sequence, generation, logits);
-    } catch (const std::exception& error) {
-      generation.output->finish(FinishReason::kError, Error{ErrorCode::kInternal, error.what()});
-    }
-    secure_clear(logits);
-  }
-  for (const RequestId id : emitting) emit(id, generations_.at(id));
-  if (!emitting.empty()) collect_finished();
 }
 
 void EngineCore::take_token(Generation& generation, TokenId id,
@@ -393,15 +268,6 @@ void EngineCore::take_token(Generation& generation, TokenId id,
   }
 }
 
-TokenLogprob EngineCore::make_logprob(std::span<const float> logits, TokenId id, int num_top) {
-  const sampling::RowLogprobs row = sampling::row_logprobs(logits, id, num_top, scratch_);
-  TokenLogprob out{.id = id, .logprob = row.chosen, .bytes = outputs_->token_bytes(id)};
-  for (const auto& [top_id, logprob] : row.top) {
-    out.top.push_back({.id = top_id, .logprob = logprob, .bytes = outputs_->token_bytes(top_id)});
-  }
-  return out;
-}
-
 void EngineCore::emit(RequestId id, Generation& generation) {
   if (!generation.output->has_event()) return;
   bool wants_more = true;
@@ -420,7 +286,7 @@ void EngineCore::emit(RequestId id, Generation& generation) {
   const bool finished = generation.output->finished();
   if (finished) {
     generation.sequence = nullptr;
-    scratch_.wipe();
+    row_sampler_.wipe();
     secure_clear(generation.logits);
     scheduler_.remove(id, ending);
     finished_.push_back(id);

@@ -13,6 +13,7 @@
 #include "flotilla/base/clock.h"
 #include "flotilla/engine/output_pipeline.h"
 #include "flotilla/engine/progress_lease.h"
+#include "flotilla/engine/row_sampler.h"
 #include "flotilla/engine/scheduler.h"
 #include "flotilla/engine/step_runner.h"
 #include "flotilla/engine/text_engine.h"
@@ -37,6 +38,7 @@ struct EngineOptions {
   std::function<void()> on_device_lost = {};
   // Has room for kv_bytes of the layout's pages; null: host memory.
   std::shared_ptr<state::PageMemory> pages = {};
+  int num_threads = 1;           // that sample rows, the engine's own included
   const Clock* clock = nullptr;  // must outlive the engine; null: the system's
 };
 
@@ -81,7 +83,7 @@ class EngineCore {
   EngineStats stats() const;
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }
   void check_integrity() const { scheduler_.check_integrity(); }
-  const sampling::SamplerScratch& scratch() const { return scratch_; }  // for tests
+  const sampling::SamplerScratch& scratch() const { return row_sampler_.scratch(); }  // for tests
   // The ids that finished since the last call.
   std::vector<RequestId> take_finished();
 
@@ -99,21 +101,42 @@ class EngineCore {
     std::vector<float> logits = {};  // of the next token, while its mask is awaited
   };
 
+  // What a step gave for a row that wants its next token: one of these, or nothing when the output
+  // ends with an error or its mask is awaited and the logits are kept for it.
+  struct Answer {
+    Sequence* sequence = nullptr;
+    Generation* generation = nullptr;
+    std::optional<TokenId> chosen = {};
+    std::optional<backend::Shortlist> shortlist = {};
+    std::span<const float> logits = {};
+    std::optional<Error> error = {};
+    bool awaits_mask = false;
+  };
+
   Result<Generation> make_generation(std::shared_ptr<const PreparedJob> job, EventSink sink) const;
-  void sample_rows(const std::vector<ScheduledRow>& rows, std::span<const float> logits);
-  // Marks the rows that need no logits.
+  // Marks the rows that need no logits, or not here.
   void let_choose(std::vector<ScheduledRow>& rows) const;
+  // Asks the runner for what stays with it. Throws as it does.
+  std::vector<Answer> collect_answers(const std::vector<ScheduledRow>& rows,
+                                      std::span<const float> logits);
+  void ask_for_kept(std::span<Answer*> answers);
+  // Takes the mask of the next token if there is one to take.
+  static void take_mask(Answer& answer);
+  // Samples side by side what is not chosen; goes on with every row.
+  void take_answers(std::span<Answer> answers);
+  void take_answer(Answer& answer, SamplingTask* task);
+  SamplingTask make_task(const Answer& answer) const;
   // Samples the token of each row that waited for its mask and has it now.
   void sample_awaited();
-  // Samples, or keeps the logits until the mask is there.
-  void sample_row(Sequence& sequence, Generation& generation, std::span<const float> logits);
+  // Tokens that may not come next, where no constraint says so.
+  static std::span<const TokenId> banned(const Generation& generation);
   // A token of this sequence is known, and its state was good.
   void continue_with(Sequence& sequence, Generation& generation, TokenId id,
                      std::optional<TokenLogprob> logprob);
   void want_mask(Generation& generation);
   // Takes a generated token, new or fed again; finishes the output when it was the last.
   void take_token(Generation& generation, TokenId id, std::optional<TokenLogprob> logprob);
-  TokenLogprob make_logprob(std::span<const float> logits, TokenId id, int num_top);
+  TokenLogprob make_logprob(TokenId id, const sampling::RowLogprobs& row) const;
   void emit(RequestId id, Generation& generation);
   void fail(RequestId id, Error error);
   void collect_finished();
@@ -128,7 +151,7 @@ class EngineCore {
   const std::shared_ptr<const OutputFactory> outputs_;
   Scheduler scheduler_;
   std::map<RequestId, Generation> generations_;
-  sampling::SamplerScratch scratch_;
+  RowSampler row_sampler_;
   const MaskRequest request_mask_;
   std::string last_failure_;
   std::vector<RequestId> finished_;

@@ -131,6 +131,63 @@ class FakeRunner final : public StepRunner {
   std::vector<float> logits_;
 };
 
+// The same with logits that stay where they are computed, as on a card.
+class KeepingRunner final : public StepRunner {
+ public:
+  explicit KeepingRunner(state::StateLayout layout = fake_layout()) : inner_(std::move(layout)) {}
+
+  FakeRunner& inner() { return inner_; }
+  std::function<void()> before_shortlist;  // may throw
+  std::uint64_t num_shortlists = 0, num_read = 0, num_chosen = 0;
+
+  bool can_choose() const override { return true; }
+  std::span<const TokenId> chosen() const override { return chosen_; }
+  std::span<const float> run(std::span<const ScheduledRow> rows) override {
+    const std::span<const float> all = inner_.run(rows);
+    given_.clear(), kept_.clear(), chosen_.clear();
+    std::size_t next = 0;
+    for (const ScheduledRow& row : rows) {
+      if (!row.wants_logits) continue;
+      const auto logits = all.subspan(kFakeVocab * next++, kFakeVocab);
+      if (row.chooses) {
+        const backend::Shortlist list = backend::define_shortlist(logits, {});
+        chosen_.push_back(list.is_finite ? list.first[0].id : -1);
+        ++num_chosen;
+        continue;
+      }
+      auto& to = row.stays ? kept_ : given_;
+      to.insert(to.end(), logits.begin(), logits.end());
+    }
+    return given_;
+  }
+  std::vector<backend::Shortlist> shortlist(std::span<const backend::ShortlistRow> rows) override {
+    if (before_shortlist) before_shortlist();
+    std::vector<backend::Shortlist> out;
+    for (const backend::ShortlistRow& row : rows) {
+      out.push_back(backend::define_shortlist(kept(row.row), row));
+      ++num_shortlists;
+    }
+    return out;
+  }
+  std::span<const float> read_logits(std::span<const std::int32_t> places) override {
+    read_.clear();
+    for (const std::int32_t place : places) {
+      const auto logits = kept(place);
+      read_.insert(read_.end(), logits.begin(), logits.end());
+      ++num_read;
+    }
+    return read_;
+  }
+
+ private:
+  std::span<const float> kept(std::int32_t place) const {
+    return std::span(kept_).subspan(static_cast<std::size_t>(place) * kFakeVocab, kFakeVocab);
+  }
+  FakeRunner inner_;
+  std::vector<float> given_, kept_, read_;
+  std::vector<TokenId> chosen_;
+};
+
 // The text of token n is "n ".
 class FakeOutputs final : public OutputFactory {
  public:

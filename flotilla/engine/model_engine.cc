@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "flotilla/backend/cpu/thread_pool.h"
 #include "flotilla/backend/device_error.h"
 #include "flotilla/backend/numerics.h"
 #include "flotilla/checkpoint/checkpoint.h"
@@ -256,6 +257,7 @@ Result<std::shared_ptr<TextEngine>> load(const ModelEngineOptions& options) {
   engine.scheduler = scheduler;
   engine.prefix_cache = options.prefix_cache;
   engine.leases = options.leases;
+  engine.num_threads = options.num_threads > 0 ? options.num_threads : backend::usable_cores();
   engine.model_digest = digest.hex;
   if (model.max_concurrent_sequences > 0) {
     engine.scheduler.max_sequences =

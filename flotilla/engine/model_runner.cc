@@ -34,7 +34,7 @@ void ModelRunner::add_forward_row(const ScheduledRow& row, std::int64_t shift) {
       {.ids = ids,
        .first_position = static_cast<int>(row.begin + shift),
        .wants_logits = row.wants_logits ? models::WantsLogits::kLast : models::WantsLogits::kNone,
-       .logits_too = !row.chooses,
+       .logits_too = !row.chooses && !row.stays,
        .layers = row.sequence->state.views()});
 }
 
@@ -76,6 +76,8 @@ void ModelRunner::begin_next(std::span<const ScheduledRow> rows,
 std::span<const float> ModelRunner::run(std::span<const ScheduledRow> rows) {
   if (before_step_) before_step_(backend_);
   chosen_.clear();
+  kept_ = read_ = {};
+  kept_rows_.clear();
   if (!can_choose_) return run_now(rows);
   std::vector<std::int32_t> places = match(rows);
   const bool all_begun =
@@ -131,16 +133,41 @@ std::span<const float> ModelRunner::run_now(std::span<const ScheduledRow> rows) 
     add_forward_row(row, 0);
   }
   const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.chooses; });
+  const bool keeps = std::any_of(rows.begin(), rows.end(), [](const auto& r) { return r.stays; });
   greedy_.assign(any ? num_wanted : 0, TokenId{-1});
-  logits_ = model_.forward(backend_, *workspace_, {.rows = forward_rows_, .greedy = greedy_});
-  std::size_t next = 0;
+  logits_ =
+      model_.forward(backend_, *workspace_,
+                     {.rows = forward_rows_, .greedy = greedy_, .kept = keeps ? &kept_ : nullptr});
+  std::int32_t next = 0;
   for (const ScheduledRow& row : rows) {
-    if (!row.wants_logits || !any) continue;
-    if (row.chooses) chosen_.push_back(greedy_[next]);
+    if (!row.wants_logits) continue;
+    if (row.chooses) chosen_.push_back(greedy_[static_cast<std::size_t>(next)]);
+    if (row.stays) kept_rows_.push_back(next);
     ++next;
   }
   if (logits_.empty()) return {};
   return {logits_.data<float>(), static_cast<std::size_t>(logits_.shape().num_elements())};
+}
+
+std::vector<backend::Shortlist> ModelRunner::shortlist(
+    std::span<const backend::ShortlistRow> rows) {
+  std::vector<backend::ShortlistRow> placed(rows.begin(), rows.end());
+  for (backend::ShortlistRow& row : placed) {
+    row.row = kept_rows_.at(static_cast<std::size_t>(row.row));
+  }
+  return backend_.shortlist({.x = kept_, .rows = placed});
+}
+
+std::span<const float> ModelRunner::read_logits(std::span<const std::int32_t> places) {
+  std::vector<std::int32_t> rows;
+  for (const std::int32_t place : places) {
+    rows.push_back(kept_rows_.at(static_cast<std::size_t>(place)));
+  }
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const tensor::Tensor gathered = backend_.allocate({count, kept_.dim(1)}, kept_.dtype());
+  backend_.gather_rows({.source = kept_, .rows = rows, .out = gathered});
+  read_ = backend_.to_host(gathered);
+  return {read_.data<float>(), static_cast<std::size_t>(read_.shape().num_elements())};
 }
 
 }  // namespace flotilla::engine

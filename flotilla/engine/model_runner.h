@@ -27,6 +27,9 @@ class ModelRunner final : public StepRunner {
   std::span<const float> run(std::span<const ScheduledRow> rows) override;
   bool can_choose() const override { return can_choose_; }
   std::span<const TokenId> chosen() const override { return chosen_; }
+  void wait() override { backend_.wait(); }
+  std::vector<backend::Shortlist> shortlist(std::span<const backend::ShortlistRow> rows) override;
+  std::span<const float> read_logits(std::span<const std::int32_t> places) override;
   // Rows that had begun when they were asked for.
   std::uint64_t num_rows_ahead() const { return num_rows_ahead_; }
 
@@ -54,6 +57,9 @@ class ModelRunner final : public StepRunner {
   std::unique_ptr<models::Workspace> workspace_;
   std::vector<models::ForwardRow> forward_rows_;
   tensor::Tensor logits_;
+  tensor::Tensor kept_;                  // where the backend computes: of all rows that want any
+  std::vector<std::int32_t> kept_rows_;  // of kept_: those that stay
+  tensor::Tensor read_;
   const bool can_choose_;
   const std::function<void(backend::Backend&)> before_step_;
   std::vector<TokenId> greedy_, chosen_;

@@ -57,6 +57,7 @@ struct ScheduledRow {
   std::int64_t count = 0;
   bool wants_logits = false;  // its last token is the newest of the sequence
   bool chooses = false;       // wants the most probable token in their place
+  bool stays = false;         // or leaves them where they were computed, see StepRunner::shortlist
 };
 
 }  // namespace flotilla::engine

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
+#include "flotilla/backend/shortlist.h"
 #include "flotilla/engine/sequence.h"
 
 namespace flotilla::engine {
@@ -20,6 +23,16 @@ class StepRunner {
   // not finite.
   virtual bool can_choose() const { return false; }
   virtual std::span<const TokenId> chosen() const { return {}; }
+
+  // A runner that can choose also serves rows that stay: run() need not wait for them, and until
+  // the next call the first candidates of each, or all its logits, may be asked for once. Rows are
+  // named by their place among those that stay. These throw as run() does.
+  virtual void wait() {}
+  virtual std::vector<backend::Shortlist> shortlist(std::span<const backend::ShortlistRow>) {
+    return {};
+  }
+  // Joined; valid until the next call.
+  virtual std::span<const float> read_logits(std::span<const std::int32_t>) { return {}; }
 };
 
 }  // namespace flotilla::engine

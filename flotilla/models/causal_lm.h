@@ -29,7 +29,7 @@ struct ForwardRow {
   std::span<const TokenId> ids;
   int first_position = 0;
   WantsLogits wants_logits = WantsLogits::kNone;
-  bool logits_too = false;  // where ForwardInput::greedy asks for tokens
+  bool logits_too = false;  // where ForwardInput asks for tokens or keeps the logits
   std::span<const tensor::KvView> layers;
 };
 
@@ -44,6 +44,9 @@ struct ForwardInput {
   // chosen where the logits are and written here (-1: they are not finite), and the logits of rows
   // with logits_too alone come back.
   std::span<TokenId> greedy = {};
+  // Not null: is given the logits of all wanted positions, in memory of the backend and valid until
+  // the next call; those of rows with logits_too come back besides.
+  tensor::Tensor* kept = nullptr;
   // Of start(): not empty: the token of row i, which has one, is what the step before chose for its
   // row chosen[i]; the row's own id stands for it.
   std::span<const std::int32_t> chosen = {};

@@ -9,12 +9,9 @@ namespace flotilla::sampling {
 namespace {
 
 using Candidate = SamplerScratch::Candidate;
+using backend::precedes;
 
 constexpr std::size_t kRadixFrom = 512;  // below, comparing is faster
-
-bool precedes(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.id < b.id;
-}
 
 // Ascending order of the result is descending order of the values.
 std::uint32_t radix_key(float value) {

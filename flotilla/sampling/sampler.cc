@@ -16,6 +16,7 @@ namespace flotilla::sampling {
 
 namespace {
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kMostEdits = 1 << 14;  // of a row; more are not worth the way to a device
 
 void take_out_disallowed(std::span<float> values, std::span<const std::uint32_t> allowed) {
   for (std::size_t word = 0; word * 32 < values.size(); ++word) {
@@ -26,6 +27,12 @@ void take_out_disallowed(std::span<float> values, std::span<const std::uint32_t>
       values[i] = (bits >> (i % 32) & 1u) != 0 ? values[i] : kBanned;
     }
   }
+}
+
+Error no_token_left(bool constrained) {
+  return constrained ? Error{ErrorCode::kInternal,
+                             "no token of the vocabulary continues the constrained output"}
+                     : Error{ErrorCode::kInvalidArgument, "every token is banned"};
 }
 
 }  // namespace
@@ -54,6 +61,10 @@ Status check_finite(std::span<const float> logits) {
 Sampler::Sampler(SamplingParams params, std::span<const TokenId> prompt)
     : params_(std::move(params)) {
   if (params_.repetition_penalty != 1.0) seen_.insert(prompt.begin(), prompt.end());
+  std::unordered_set<TokenId> biased;
+  for (const auto& [id, bias] : params_.logit_bias) {
+    repeats_bias_ = repeats_bias_ || !biased.insert(id).second;
+  }
 }
 
 void Sampler::accept(TokenId id) {
@@ -62,8 +73,17 @@ void Sampler::accept(TokenId id) {
   if (params_.presence_penalty != 0 || params_.frequency_penalty != 0) ++counts_[id];
 }
 
-bool Sampler::takes_largest() const {
-  return (params_.temperature < kGreedyTemperature || params_.top_k == 1) && !adjusts();
+bool Sampler::takes_largest() const { return is_greedy() && !adjusts(); }
+
+bool Sampler::is_greedy() const {
+  return params_.temperature < kGreedyTemperature || params_.top_k == 1;
+}
+
+int Sampler::num_deciding() const {
+  const std::size_t changed = params_.logit_bias.size() + std::max(seen_.size(), counts_.size());
+  if (repeats_bias_ || changed > kMostEdits) return 0;
+  if (is_greedy()) return 1;
+  return params_.top_k <= backend::kMostShortlisted ? params_.top_k : 0;
 }
 
 bool Sampler::adjusts() const {
@@ -100,19 +120,68 @@ Result<TokenId> Sampler::sample(std::span<const float> logits, std::span<const T
     values = scratch.adjusted;
   }
   const std::size_t best = index_of_largest(values);
-  if (values[best] == kBanned) {
-    return allowed.empty() ? Error{ErrorCode::kInvalidArgument, "every token is banned"}
-                           : Error{ErrorCode::kInternal,
-                                   "no token of the vocabulary continues the constrained output"};
-  }
-  if (params_.temperature < kGreedyTemperature || params_.top_k == 1) {
-    return static_cast<TokenId>(best);
-  }
+  if (values[best] == kBanned) return no_token_left(!allowed.empty());
+  if (is_greedy()) return static_cast<TokenId>(best);
+  collect_candidates(values, values[best] - kLargestGap * params_.temperature, params_.top_k,
+                     scratch);
+  return pick(scratch);
+}
 
-  const double largest = values[best];
-  const double temperature = params_.temperature;
-  collect_candidates(values, largest - kLargestGap * temperature, params_.top_k, scratch);
+std::vector<backend::LogitEdit> Sampler::edits(std::span<const TokenId> banned) const {
+  std::unordered_map<TokenId, backend::LogitEdit> few;  // biased and banned ones
+  for (const auto& [id, bias] : params_.logit_bias) few[id].bias = static_cast<float>(bias);
+  for (const TokenId id : banned) few[id].taken_out = 1;
+  const auto repetition = static_cast<float>(params_.repetition_penalty);
+  const auto frequency = static_cast<float>(params_.frequency_penalty);
+  const auto presence = static_cast<float>(params_.presence_penalty);
+  std::vector<backend::LogitEdit> out;
+  const auto add = [&](TokenId id, bool seen, const std::int32_t* count) {
+    backend::LogitEdit edit;
+    if (!few.empty()) {
+      if (const auto it = few.find(id); it != few.end()) {
+        edit = it->second;
+        few.erase(it);
+      }
+    }
+    edit.id = id;
+    if (seen) edit.repetition = repetition;
+    if (count != nullptr) edit.penalty = frequency * static_cast<float>(*count) + presence;
+    out.push_back(edit);
+  };
+  for (const TokenId id : seen_) {
+    const auto count = counts_.find(id);
+    add(id, true, count == counts_.end() ? nullptr : &count->second);
+  }
+  for (const auto& [id, count] : counts_) {
+    if (!seen_.contains(id)) add(id, false, &count);
+  }
+  for (auto& [id, edit] : few) {
+    edit.id = id;
+    out.push_back(edit);
+  }
+  return out;
+}
+
+Result<TokenId> Sampler::sample_first(const backend::Shortlist& shortlist, bool constrained,
+                                      SamplerScratch& scratch) const {
+  if (!shortlist.is_finite) {
+    return Error{ErrorCode::kModelFault, "NaN or an infinite value in the logits"};
+  }
+  if (shortlist.first.empty()) return no_token_left(constrained);
+  if (is_greedy()) return shortlist.first.front().id;
+  const double threshold = shortlist.first.front().value - kLargestGap * params_.temperature;
+  scratch.candidates.clear();
+  for (const backend::Candidate& candidate : shortlist.first) {
+    if (candidate.value < threshold) break;
+    scratch.candidates.push_back(candidate);
+  }
+  return pick(scratch);
+}
+
+TokenId Sampler::pick(SamplerScratch& scratch) const {
   const auto& candidates = scratch.candidates;
+  const double largest = candidates.front().value;
+  const double temperature = params_.temperature;
   scratch.weights.clear();
   double total = 0;
   for (const auto& candidate : candidates) {

@@ -17,6 +17,8 @@
 //     of what top_k left. min_p keeps weights of at least min_p of the largest. Sums run in order.
 //  8. The uniform number of (seed, choice, index) picks: the first candidate at which the running
 //     sum exceeds number * total.
+// With top_k, and where the largest value is taken, a few candidates decide: then steps 1 to 5 may
+// be done where the logits are (backend/shortlist.h), and the rest here, with the same result.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "flotilla/backend/shortlist.h"
 #include "flotilla/base/ids.h"
 #include "flotilla/base/result.h"
 #include "flotilla/sampling/sampling_params.h"
@@ -34,10 +37,7 @@ namespace flotilla::sampling {
 // Working memory, the size of the vocabulary; shared by the samplers of one thread. Holds what the
 // last rows were likely to say: to be wiped when a request ends.
 struct SamplerScratch {
-  struct Candidate {
-    float value;
-    TokenId id;
-  };
+  using Candidate = backend::Candidate;
   std::vector<float> adjusted;
   std::vector<Candidate> candidates;
   std::vector<Candidate> sorting;
@@ -57,6 +57,15 @@ class Sampler {
   Result<TokenId> sample(std::span<const float> logits, std::span<const TokenId> banned,
                          SamplerScratch& scratch,
                          std::span<const std::uint32_t> allowed = {}) const;
+  // How many of the first candidates decide sample(); 0: more than a shortlist holds, or an edit of
+  // too many logits would be needed.
+  int num_deciding() const;
+  // Steps 2 to 5 as edits; `banned` as in sample().
+  std::vector<backend::LogitEdit> edits(std::span<const TokenId> banned) const;
+  // As sample(), from num_deciding() candidates of the edited row. `constrained`: not all tokens
+  // were allowed.
+  Result<TokenId> sample_first(const backend::Shortlist& shortlist, bool constrained,
+                               SamplerScratch& scratch) const;
   // True when sample() would give the largest logit, ties to the lower id, if no token is banned
   // and all are allowed.
   bool takes_largest() const;
@@ -67,9 +76,14 @@ class Sampler {
 
  private:
   bool adjusts() const;
+  bool is_greedy() const;
   void adjust(std::span<float> values) const;
+  // The rest of step 6, and 7 and 8, from the candidates in `scratch`: at least one, in order, and
+  // at most top_k.
+  TokenId pick(SamplerScratch& scratch) const;
 
   SamplingParams params_;
+  bool repeats_bias_ = false;         // a token has more than one bias
   std::unordered_set<TokenId> seen_;  // prompt and output; only with a repetition penalty
   std::unordered_map<TokenId, std::int32_t> counts_;  // of the output
   std::uint64_t index_ = 0;

@@ -83,6 +83,71 @@ TEST(Sampler, EqualsItsDefinition) {
   }
 }
 
+// What a device does of the work, and the rest here.
+TEST(Sampler, AShortlistOfTheEditedRowGivesTheSameToken) {
+  std::mt19937 random(12);
+  int compared = 0;
+  for (int round = 0; round < 4000; ++round) {
+    auto row = random_row(random, 2 + random() % 1500);
+    const auto size = row.size();
+    if (round % 3 == 0) {
+      for (float& v : row) v = std::round(v);
+    }
+    if (round % 41 == 0) row[random() % size] = std::numeric_limits<float>::quiet_NaN();
+    const auto any = [&] { return static_cast<TokenId>(random() % size); };
+    SamplingParams p;
+    p.temperature = std::array{0.0, 0.02, 0.1, 0.7, 1.0, 2.0, 1e9}[random() % 7];
+    p.top_k = std::array{0, 1, 5, 64, 256, 257}[random() % 6];
+    p.top_p = std::array{1.0, 0.95, 0.5}[random() % 3];
+    p.min_p = std::array{0.0, 0.05}[random() % 2];
+    p.repetition_penalty = std::array{1.0, 1.0, 1.3, 0.7}[random() % 4];
+    p.frequency_penalty = std::array{0.0, 0.37, -0.1}[random() % 3];
+    p.presence_penalty = std::array{0.0, 0.11}[random() % 2];
+    p.seed = random();
+    for (auto n = random() % 4; n > 0; --n) p.logit_bias.emplace_back(any(), 0.1 + random() % 9);
+    std::vector<TokenId> prompt(random() % 40), banned(random() % 3);
+    for (TokenId& id : prompt) id = any();
+    for (TokenId& id : banned) id = any();
+    std::vector<std::uint32_t> allowed;
+    if (round % 4 == 0) {
+      for (std::size_t i = 0; i < (size + 31) / 32; ++i) {
+        allowed.push_back(static_cast<std::uint32_t>(round % 8 == 0 ? random() & random() : 0));
+      }
+    }
+    Sampler sampler(p, prompt);
+    for (auto n = random() % 30; n > 0; --n) sampler.accept(any());
+    SamplerScratch scratch;
+    const Result<TokenId> whole = sampler.sample(row, banned, scratch, allowed);
+    const int count = sampler.num_deciding();
+    if (count == 0) continue;
+    ++compared;
+    const auto edits = sampler.edits(banned);
+    const auto list = backend::define_shortlist(
+        row, {.row = 0, .count = count, .edits = edits, .allowed = allowed});
+    const Result<TokenId> few = sampler.sample_first(list, !allowed.empty(), scratch);
+    ASSERT_EQ(few.ok(), whole.ok()) << "round " << round;
+    if (few.ok()) {
+      ASSERT_EQ(*few, *whole) << "round " << round;
+    } else {
+      ASSERT_EQ(few.error().code, whole.error().code);
+    }
+  }
+  EXPECT_GT(compared, 2000);
+}
+
+TEST(Sampler, SaysWhenAShortlistWouldNotDo) {
+  EXPECT_EQ(Sampler({.temperature = 0}, {}).num_deciding(), 1);
+  EXPECT_EQ(Sampler({.top_k = 256}, {}).num_deciding(), 256);
+  EXPECT_EQ(Sampler({.top_k = 257}, {}).num_deciding(), 0);
+  EXPECT_EQ(Sampler({.top_p = 0.9}, {}).num_deciding(), 0);
+  // Two biases of a token are two additions.
+  EXPECT_EQ(Sampler({.top_k = 5, .logit_bias = {{3, 1.0}, {4, 1.0}}}, {}).num_deciding(), 5);
+  EXPECT_EQ(Sampler({.top_k = 5, .logit_bias = {{3, 1.0}, {3, 0.1}}}, {}).num_deciding(), 0);
+  std::vector<TokenId> long_prompt(20'000);
+  std::iota(long_prompt.begin(), long_prompt.end(), 0);
+  EXPECT_EQ(Sampler({.top_k = 5, .repetition_penalty = 1.1}, long_prompt).num_deciding(), 0);
+}
+
 TEST(Sampler, GreedyTakesTheLowerIdOfATie) {
   const std::vector<float> row{1, 3, 2, 3};
   EXPECT_EQ(pick({.temperature = 0}, row), 1);

@@ -42,6 +42,11 @@ class ChoosingBackend final : public Backend {
     known.chosen = {};
     inner_.embedding(known);
   }
+  std::vector<Shortlist> shortlist(const ShortlistArgs& args) override {
+    num_shortlists += args.rows.size();
+    return inner_.shortlist(args);
+  }
+  std::size_t num_shortlists = 0;
   void argmax(const ArgmaxArgs& args) override {
     inner_.argmax(args);
     choices_.assign(args.out.data<std::int32_t>(), args.out.data<std::int32_t>() + args.out.dim(0));
@@ -85,13 +90,17 @@ class Ahead : public testing::Test {
     options.model = "tiny";
     return options;
   }
-  // Most take the largest logit; every fifth has a temperature, every seventh wants logprobs.
+  // Most take the largest logit; every fifth has a temperature (some with a few candidates, which
+  // are found where the logits are, and penalties), every seventh wants logprobs.
   std::shared_ptr<const PreparedJob> job(int number) const {
     ChatJob job = chat_job("Tell me about number " + std::to_string(number % 9) + ".");
     job.max_tokens = 1 + number * 7 % 60;
     job.ignore_eos = number % 3 != 0;
     job.min_tokens = number % 4 == 0 ? 3 : 0;
     job.sampling.temperature = number % 5 == 4 ? 0.9 : 0.0;
+    if (number % 10 == 4) job.sampling.top_k = 20;
+    if (number % 20 == 4) job.sampling.frequency_penalty = 0.3;
+    if (number % 20 == 14) job.sampling.repetition_penalty = 1.2;
     job.sampling.seed = static_cast<std::uint64_t>(number);
     if (number % 7 == 6) job.top_logprobs = 0;
     return assets_->prepare(std::move(job), model_->info().context_length).value();
@@ -134,6 +143,7 @@ class Ahead : public testing::Test {
     ChoosingBackend choosing(*backend_);
     const auto mixed = play(choosing, kv_bytes, count, true, &ahead, &preemptions);
     EXPECT_GT(ahead, static_cast<std::uint64_t>(count / 2)) << "nothing began early";
+    EXPECT_GT(choosing.num_shortlists, static_cast<std::size_t>(count / 2));
     if (wants_preemptions) {
       EXPECT_GT(preemptions, 0u);
     }

@@ -1,6 +1,8 @@
 // Attention and the writes into pages: how the rows of a step are cut into work for the card.
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "flotilla/backend/cuda/cuda_state.cuh"
 #include "flotilla/backend/device_error.h"
@@ -114,12 +116,12 @@ void CudaBackend::kv_append(const KvAppendArgs& args) {
   p.head_dim = args.geometry.head_dim;
   p.k = args.k.data<bf16>();
   p.v = args.v.data<bf16>();
-  state_->leaves_room = false;
   run("kv_append", [&](cudaStream_t stream) { return kv_store(p, stream); });
 }
 
 void CudaBackend::attention_inputs(const AttentionInputArgs& args) {
   if (args.rows.empty()) return;
+  if (state_->inputs) store_inputs();
   check_head_dim(args.geometry.head_dim);
   KvStoreParams p{};
   p.rows = static_cast<const SequenceRow*>(stage_rows(args.rows, args.window));
@@ -140,7 +142,12 @@ void CudaBackend::attention_inputs(const AttentionInputArgs& args) {
   p.q_norm = args.q_norm.data<float>();
   p.eps = args.eps;
   p.frequencies = state_->step->constant(args.inverse_frequencies);
-  state_->leaves_room = false;
+  state_->inputs = p;
+  if (!state_->step->in_step() || p.max_tokens > 1) store_inputs();
+}
+
+void CudaBackend::store_inputs() {
+  const KvStoreParams p = *std::exchange(state_->inputs, std::nullopt);
   run("attention_inputs", [&](cudaStream_t stream) { return kv_store(p, stream); });
 }
 
@@ -174,6 +181,16 @@ void CudaBackend::attention(const AttentionArgs& args) {
       prefill.push_back({static_cast<int>(i), t, std::min(many, row.num_tokens - t)});
   }
   AttentionParams p{};
+  // Every chunk prepares the queries for itself: with many of them that takes longer than a kernel
+  // before, without them that kernel is saved.
+  const int blocks =
+      static_cast<int>(decode.size()) * max_chunks * attention_tiles(num_heads, num_kv_heads);
+  const bool cheap = max_chunks == 1 || blocks <= 2 * state_->info.multiprocessors;
+  if (state_->inputs && state_->inputs->q == args.q.data<bf16>() && max_tokens == 1 &&
+      prefill.empty() && cheap) {
+    p.prepares = true;
+    p.inputs = *std::exchange(state_->inputs, std::nullopt);
+  }
   p.q = args.q.data<bf16>();
   p.out = args.out.data<bf16>();
   p.rows = static_cast<const SequenceRow*>(stage_rows(args.rows, args.window));
@@ -198,7 +215,6 @@ void CudaBackend::attention(const AttentionArgs& args) {
     partials = allocate({bytes}, DType::kU8);
     p.partials = partials.data<float>();
   }
-  state_->leaves_room = false;
   run("attention", [&](cudaStream_t stream) { return cuda::attention(p, stream); });
 }
 

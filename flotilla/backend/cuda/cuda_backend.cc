@@ -142,17 +142,24 @@ void CudaBackend::begin_step(const StepShape& shape) {
   state_->upload.reset();
   state_->row_key.clear();
   state_->row_window = -1;
+  state_->inputs.reset();
   if (state_->turn) state_->turn.unlock();  // of a step that failed half way
   state_->turn = state_->use.turn();
   state_->step->begin(shape, state_->scratch->used_bytes() == 0);
 }
 
 void CudaBackend::end_step() {
+  if (state_->inputs) store_inputs();
   state_->step->end();
   if (!state_->turn) return;
   const cudaError_t ended = cudaStreamSynchronize(state_->stream);
   state_->turn.unlock();
   check_cuda(ended, "running a step");
+}
+
+void CudaBackend::wait() {
+  bind();
+  check_cuda(cudaStreamSynchronize(state_->stream), "running a step");
 }
 
 void CudaBackend::embedding(const EmbeddingArgs& args) {
@@ -231,7 +238,6 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
                       .partials = nullptr,
                       .totals = nullptr,
                       .m = as_int(m),
-                      .alone = !state_->leaves_room,
                       .part = {}};
   int blocks = 0;
   for (int i = 0; i < kMaxSegments; ++i) {
@@ -251,7 +257,6 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
       .units = blocks * groups,
       .groups = groups,
       .procs = std::min(kProcsPerMultiprocessor * state_->info.multiprocessors, blocks * groups)};
-  state_->leaves_room = true;
   run("linear", [&](cudaStream_t stream) {
     return linear_packed(x.data<bf16>(), as_int(k), params, state_->workspace,
                          state_->info.multiprocessors, stream);
@@ -266,7 +271,6 @@ void CudaBackend::rms_norm(const RmsNormArgs& args) {
   p.eps = args.eps;
   p.out = values_of(args.out);
   p.rows = as_int(args.x.dim(0)), p.dim = as_int(args.x.dim(1));
-  state_->leaves_room = false;
   run("rms_norm", [&](cudaStream_t stream) { return norm(p, stream); });
 }
 
@@ -294,7 +298,6 @@ void CudaBackend::norm_add_norm(const NormAddNormArgs& args) {
   p.eps = args.eps;
   p.out = values_of(args.out);
   p.rows = as_int(args.add.x.dim(0)), p.dim = as_int(args.add.x.dim(1));
-  state_->leaves_room = false;
   run("norm_add_norm", [&](cudaStream_t stream) { return norm(p, stream); });
 }
 
@@ -312,7 +315,6 @@ void CudaBackend::rope(const RopeArgs& args) {
 void CudaBackend::gelu_mul(const GeluMulArgs& args) {
   const auto count = static_cast<std::size_t>(args.gate.shape().num_elements());
   if (count == 0) return;
-  state_->leaves_room = args.gate.dim(0) <= 8;
   run("gelu_mul", [&](cudaStream_t stream) {
     return cuda::gelu_mul(values_of(args.gate), values_of(args.up), values_of(args.out), count,
                           stream);

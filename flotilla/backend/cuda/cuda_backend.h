@@ -32,6 +32,7 @@ class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
   PageDevice* page_device() override { return this; }
   void begin_step(const StepShape& shape) override;
   void end_step() override;
+  void wait() override;
 
   void embedding(const EmbeddingArgs& args) override;
   void linear(const LinearArgs& args) override;
@@ -48,6 +49,7 @@ class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
   void norm_add_norm(const NormAddNormArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void argmax(const ArgmaxArgs& args) override;
+  std::vector<Shortlist> shortlist(const ShortlistArgs& args) override;
 
   std::uint64_t free_bytes() override;
   Result<std::shared_ptr<tensor::Buffer>> allocate_pages(std::size_t bytes) override;
@@ -74,8 +76,10 @@ class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
   // Launches unless the step is a replay; throws DeviceError.
   template <class Launch>
   void run(const char* what, Launch&& launch);
+  void store_inputs();
   // The runtime keeps a device for each thread: this one's, for the calling thread.
   void bind();
+  std::vector<Shortlist> shortlist_round(const Tensor& x, std::span<const ShortlistRow> wanted);
   const void* stage_rows(std::span<const KvRow> rows, int window);
   std::pair<const void*, int> stage_page_spans(std::span<const KvRow> rows);
 

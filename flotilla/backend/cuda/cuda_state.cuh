@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,15 +35,16 @@ struct CudaBackend::State {
   std::unique_ptr<HostUpload> upload;      // while a model loads
   std::vector<const float*> row_key;       // pages of the rows staged last in this step
   int row_window = -1;
-  // Whether the kernel launched last leaves room for two products: see device/linear_decode.cuh.
-  bool leaves_room = false;
   const void* rows_on_card = nullptr;
+  // What comes before attention, until it is known whether attention follows and does it as well.
+  std::optional<KvStoreParams> inputs;
 
   ~State();
 };
 
 template <class Launch>
 void CudaBackend::run(const char* what, Launch&& launch) {
+  if (state_->inputs) store_inputs();
   if (state_->step->in_step()) {
     if (state_->step->launches()) check_cuda(launch(state_->stream), what);
     return;

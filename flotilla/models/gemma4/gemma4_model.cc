@@ -153,9 +153,13 @@ Tensor Model::forward(Backend& backend, Workspace& workspace, const ForwardInput
                       .greedy = !input.greedy.empty()});
   const StepResult result = run_step(backend, pad, input, !input.greedy.empty());
   backend.end_step();
-  if (input.greedy.empty() || result.logits.empty()) return backend.to_host(result.logits);
-  const Tensor chosen = backend.to_host(result.chosen);
-  std::copy_n(chosen.data<TokenId>(), input.greedy.size(), input.greedy.begin());
+  if (input.kept != nullptr) *input.kept = result.logits;
+  const bool whole = input.greedy.empty() && input.kept == nullptr;
+  if (whole || result.logits.empty()) return backend.to_host(result.logits);
+  if (!input.greedy.empty()) {
+    const Tensor chosen = backend.to_host(result.chosen);
+    std::copy_n(chosen.data<TokenId>(), input.greedy.size(), input.greedy.begin());
+  }
   return wanted_logits(backend, input, result.logits);
 }
 

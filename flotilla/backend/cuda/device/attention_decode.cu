@@ -1,6 +1,9 @@
 // Attention of spans of few tokens: one thread block per (span, KV head, chunk), so that a long
-// context is read by many multiprocessors; then a merge of the chunks.
+// context is read by many multiprocessors; then a merge of the chunks. Where every row has one
+// token, what comes before attention is done here as well: every block prepares the queries that it
+// uses, those with the last page also store key and value there.
 #include "flotilla/backend/cuda/device/attention.cuh"
+#include "flotilla/backend/cuda/device/heads.cuh"
 #include "flotilla/backend/cuda/device/launch.cuh"
 
 namespace flotilla::backend::cuda {
@@ -49,19 +52,20 @@ __global__ __launch_bounds__(kWarps * 32,
   const std::size_t head_at = static_cast<std::size_t>(kv_head) * 2 * kDim * kPageTokens;
   const bool mine = page >= begin && page < end;
   const bf16* keys = mine ? row.pages[page - row.first_block] + head_at : nullptr;
-  if (mine && lane == 0) bulk_prefetch(keys, kDim * kPageTokens * 4);
-  grid_wait();
+  // The pages of many blocks would push each other out of the cache before they are used.
+  const bool at_once = gridDim.x * gridDim.y * gridDim.z <= 2u * p.multiprocessors;
+  if (at_once && mine && lane == 0) bulk_prefetch(keys, kDim * kPageTokens * 4);
 
   // The values of the first pages are requested before anything is computed.
   constexpr int kTiles = kDim >= 8 * kWarps ? kDim / 8 / kWarps : 1;  // of 8 channels, per warp
   constexpr int kAheadPages = kTiles >= 8 ? 1 : kTiles >= 4 ? 2 : 4;
   const bool sums = warp * kTiles * 8 < kDim;
   uint4 x[kAheadPages][kTiles];
-  const auto load_values = [&](int from) {
+  const auto load_values = [&](int from, int first, int stop) {
 #pragma unroll
     for (int i = 0; i < kAheadPages; ++i) {
       const int b = first_page + from + i;
-      if (!sums || b < begin || b >= end) continue;
+      if (!sums || b < first || b >= stop) continue;
       const bf16* values = row.pages[b - row.first_block] + head_at + kDim * kPageTokens;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
@@ -70,25 +74,71 @@ __global__ __launch_bounds__(kWarps * 32,
       }
     }
   };
-  load_values(0);
-
   const std::size_t token0 = static_cast<std::size_t>(row.first_row) + span.first_token;
-  for (int i = threadIdx.x; i < 16 * kDim / 8; i += kWarps * 32) {
-    const int r = i / (kDim / 8), c = i % (kDim / 8) * 8;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (r < rows.num_rows) {
-      v = *reinterpret_cast<const uint4*>(
-          p.q + ((token0 + r / heads) * p.num_heads + first_head + r % heads) * kDim + c);
+  const int last_page = last / kPageTokens;
+  const auto load_queries = [&](int from) {  // rows `from` to 15
+    for (int i = from * kDim / 8 + threadIdx.x; i < 16 * kDim / 8; i += kWarps * 32) {
+      const int r = i / (kDim / 8), c = i % (kDim / 8) * 8;
+      uint4 v = make_uint4(0, 0, 0, 0);
+      if (r < rows.num_rows) {
+        v = *reinterpret_cast<const uint4*>(
+            p.q + ((token0 + r / heads) * p.num_heads + first_head + r % heads) * kDim + c);
+      }
+      *reinterpret_cast<uint4*>(shared.q + r * kPitch + c) = v;
     }
-    *reinterpret_cast<uint4*>(shared.q + r * kPitch + c) = v;
+  };
+  if (p.prepares) {
+    // Pages before the last are not written in this step.
+    load_values(0, begin, min(end, last_page));
+    load_queries(heads);  // there are none: zeros
+    const KvStoreParams& in = p.inputs;
+    Head<kDim> angles, weight;
+    angles.load_angles(last, in.frequencies, lane);
+    const bool stores = in.k != nullptr && end == last_page + 1;
+    if (warp < heads || stores) weight.load_weight(warp < heads ? in.q_norm : in.k_norm, lane);
+    bf16* to =
+        const_cast<bf16*>(stores ? row.pages[last_page - row.first_block] + head_at : nullptr);
+    grid_wait();
+    for (int i = warp; i < heads + (stores ? 2 : 0); i += kWarps) {
+      Head<kDim> v;
+      if (i >= kWarps) weight.load_weight(i < heads ? in.q_norm : in.k_norm, lane);
+      if (i < heads) {
+        v.load(in.q + (token0 * p.num_heads + first_head + i) * kDim, lane);
+        v.norm(&weight, in.eps);
+        v.rotate(angles);
+        v.store(shared.q + i * kPitch, lane);
+        continue;
+      }
+      const std::size_t at = (token0 * p.num_kv_heads + kv_head) * kDim;
+      v.load((i == heads ? in.k : in.v) + at, lane);
+      if (i == heads) {
+        v.norm(&weight, in.eps);
+        v.rotate(angles);
+        v.store(to + static_cast<std::size_t>(last % kPageTokens) * kDim, lane);
+      } else {
+        v.norm(nullptr, in.eps);
+        v.store_column(to + kDim * kPageTokens + last % kPageTokens, kPageTokens, lane);
+      }
+    }
+  } else {
+    grid_wait();
+    load_values(0, begin, end);
+    load_queries(0);
   }
   __syncthreads();
+  if (p.prepares) load_values(0, max(begin, last_page), end);
 
   float s[4][4] = {};
   float max0 = -INFINITY, max1 = -INFINITY;
   if (mine) {
     constexpr int kAhead = 4;  // steps of 32 channels whose keys are loaded together
     const bf16* q0 = shared.q + g * kPitch + 8 * t;
+    bool seen[4];  // by some row; what none sees need not be read
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int key = page * kPageTokens + key_row(lane, j);
+      seen[j] = key >= lowest && key <= last;
+    }
 #pragma unroll 1
     for (int d = 0; d < kDim; d += 32 * kAhead) {
       uint4 k[kAhead][4];
@@ -97,6 +147,8 @@ __global__ __launch_bounds__(kWarps * 32,
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           if (d + 32 * i >= kDim) continue;
+          k[i][j] = make_uint4(0, 0, 0, 0);
+          if (!seen[j]) continue;
           k[i][j] =
               *reinterpret_cast<const uint4*>(keys + key_row(lane, j) * kDim + d + 32 * i + 8 * t);
         }
@@ -144,7 +196,7 @@ __global__ __launch_bounds__(kWarps * 32,
   float v[kTiles][4] = {};
 #pragma unroll 1
   for (int from = 0; from < kWarps; from += kAheadPages) {
-    if (from > 0) load_values(from);
+    if (from > 0) load_values(from, begin, end);
 #pragma unroll
     for (int i = 0; i < kAheadPages; ++i) {
       const int w = from + i, b = first_page + w;
@@ -245,11 +297,10 @@ cudaError_t run(const AttentionParams& p, cudaStream_t stream) {
                   static_cast<unsigned>(p.max_chunks)),
              kWarps * 32, sizeof(DecodeShared<kDim>), stream, p);
   if (scored != cudaSuccess || p.max_chunks == 1) return scored;
-  return launch(
-      merge_kernel<kDim>,
-      dim3(static_cast<unsigned>(p.num_decode), static_cast<unsigned>(tiles),
-           static_cast<unsigned>(attention_decode_tile(p.num_heads, p.num_kv_heads) * heads)),
-      kDim, 0, stream, p, tiles);
+  return launch(merge_kernel<kDim>,
+                dim3(static_cast<unsigned>(p.num_decode), static_cast<unsigned>(tiles),
+                     static_cast<unsigned>(p.rows_per_tile)),
+                kDim, 0, stream, p, tiles);
 }
 
 }  // namespace

@@ -170,6 +170,9 @@ cudaError_t run(const AttentionParams& p, cudaStream_t stream) {
 bool attention_supports(int head_dim) {
   return head_dim == 32 || head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
 }
+int attention_tiles(int num_heads, int num_kv_heads) {
+  return num_heads / heads_per_tile(num_heads, num_kv_heads);
+}
 int attention_decode_tile(int num_heads, int num_kv_heads) {
   return 16 / heads_per_tile(num_heads, num_kv_heads);
 }

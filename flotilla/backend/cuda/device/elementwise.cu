@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "flotilla/backend/cuda/device/kernels.cuh"
 #include "flotilla/backend/cuda/device/launch.cuh"
@@ -95,8 +96,19 @@ template <class X>
 __global__ void softcap_kernel(X* x, float cap, std::size_t count) {
   grid_launch_dependents();
   grid_wait();
-  const std::size_t i = blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x;
-  if (i < count) store_one(x, i, tanhf(load_one(x, i) / cap) * cap);
+  constexpr std::size_t kEach = 4;
+  const std::size_t first =
+      (blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x) * kEach;
+  if (first + kEach <= count) {
+    alignas(16) X v[kEach];
+    using Vector = std::conditional_t<sizeof(X) == 4, uint4, uint2>;
+    *reinterpret_cast<Vector*>(v) = *reinterpret_cast<const Vector*>(x + first);
+#pragma unroll
+    for (std::size_t e = 0; e < kEach; ++e) store_one(v, e, tanhf(load_one(v, e) / cap) * cap);
+    *reinterpret_cast<Vector*>(x + first) = *reinterpret_cast<const Vector*>(v);
+    return;
+  }
+  for (std::size_t i = first; i < count; ++i) store_one(x, i, tanhf(load_one(x, i) / cap) * cap);
 }
 
 __global__ void to_bf16_kernel(const float* from, bf16* to, std::size_t count) {
@@ -238,7 +250,7 @@ cudaError_t gelu_mul(Values gate, Values up, Values out, std::size_t count, cuda
 }
 
 cudaError_t softcap(Values x, float cap, std::size_t count, cudaStream_t stream) {
-  const dim3 grid(blocks_for(count, 256));
+  const dim3 grid(blocks_for(count, 4 * 256));
   return x.is_f32 ? launch(softcap_kernel<float>, grid, 256, 0, stream, static_cast<float*>(x.data),
                            cap, count)
                   : launch(softcap_kernel<bf16>, grid, 256, 0, stream, static_cast<bf16*>(x.data),

@@ -99,6 +99,37 @@ constexpr int kArgmaxParts = 32;
 constexpr int kMostChoices = 4096;
 cudaError_t argmax(const float* x, int rows, int dim, void* scratch, std::int32_t* out,
                    std::int32_t* choices, cudaStream_t stream);
+// ---- the first candidates of rows (shortlist.cu), as backend/shortlist.h defines them
+constexpr int kShortlistPart = 8192;  // logits of a thread block
+constexpr int kMostShortlistCount = 256;
+struct LogitChange {  // as LogitEdit
+  std::int32_t id;
+  float bias, repetition, penalty;
+  std::int32_t taken_out;
+};
+struct ShortlistSource {
+  std::int32_t row, count;
+  const std::uint32_t* allowed;  // null: all
+  std::int32_t allowed_words;
+  std::int32_t num_changes;
+  const LogitChange* changes;
+};
+struct ShortlistEntry {
+  float value;
+  std::int32_t id;
+};
+struct ShortlistParams {
+  float* x;  // [.][dim]; changed logits are written back
+  int dim;
+  const ShortlistSource* sources;
+  int num_rows, num_changes, max_count;
+  unsigned long long* keys;  // [num_rows][parts][max_count]
+  std::int32_t* counts;      // [num_rows][parts]
+  // [num_rows][1 + max_count]: first {., number of entries or -1: a logit is not finite}.
+  ShortlistEntry* out;
+  int parts() const { return (dim + kShortlistPart - 1) / kShortlistPart; }
+};
+cudaError_t shortlist(const ShortlistParams& params, cudaStream_t stream);
 cudaError_t rope(Values x, const std::int32_t* positions, const float* frequencies, int tokens,
                  int heads, int dim, cudaStream_t stream);
 // Reads `bytes` once: the yardstick of benches. `sink` holds one word per multiprocessor.
@@ -136,6 +167,8 @@ struct KvStoreParams {
 cudaError_t kv_store(const KvStoreParams& params, cudaStream_t stream);
 
 struct AttentionParams {
+  bool prepares;  // decode spans of one token: q, k and v are raw, see KvStoreParams
+  KvStoreParams inputs;
   const bf16* q;
   bf16* out;
   const SequenceRow* rows;
@@ -152,6 +185,8 @@ struct AttentionParams {
   int multiprocessors;
 };
 bool attention_supports(int head_dim);
+// Blocks of query heads that a token is cut into.
+int attention_tiles(int num_heads, int num_kv_heads);
 // Tokens of a span: at most decode_tile for the decode kernel.
 int attention_decode_tile(int num_heads, int num_kv_heads);
 int attention_prefill_tile(int num_heads, int num_kv_heads, int head_dim);

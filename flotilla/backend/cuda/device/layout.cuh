@@ -66,7 +66,6 @@ struct LinearParams {
   float* partials;  // procs slots of 128 x tokens floats, all kMissing between launches
   float* totals;    // finished pieces of the tile at hand, per thread block
   int m;            // tokens
-  bool alone;       // see kAloneBytes in linear_decode.cuh
   Partition part;
 };
 

@@ -13,9 +13,9 @@ cudaError_t run(const bf16* x, int k, const LinearParams& params, int multiproce
   const cudaError_t made = make_x_map(x, params.m, k, 8 * kColumns, kDecodeGroups, &map);
   if (made != cudaSuccess) return made;
   constexpr int kShared = DecodeShared<kColumns>::kTotal;
-  static_assert(2 * kAloneBytes > 226 * 1024 && kAloneBytes + kShared <= 226 * 1024);
-  return launch(decode_kernel<kColumns>, dim3(multiprocessors), kDecodeThreads,
-                params.alone ? kAloneBytes : kShared, stream, map, params);
+  static_assert(2 * kAloneBytes > 227 * 1024 && kShared <= kAloneBytes);
+  return launch(decode_kernel<kColumns>, dim3(multiprocessors), kDecodeThreads, kAloneBytes, stream,
+                map, params);
 }
 
 }  // namespace

@@ -12,17 +12,17 @@ constexpr int kConsumerWarps = 8 / kTilesPerWarp;  // per row block
 constexpr int kConsumerThreads = kConsumerWarps * 32;
 constexpr int kProcsPerBlock = 2;
 constexpr int kDecodeThreads = (kConsumerThreads + 32) * kProcsPerBlock;
-constexpr int kDecodeGroups = 2;  // per stage of the ring
-constexpr int kDecodeStages = 4;
+constexpr int kDecodeGroups = 4;  // per stage of the ring
+constexpr int kDecodeStages = 2;
 
-// The products of few tokens should have one thread block on each multiprocessor, and room beside
-// it for one of the next product, whose weights then travel early. Behind a kernel of a few blocks
-// (a norm, attention) the card is almost empty, and two blocks of one product would gather on a
-// multiprocessor (measured: norm and gate + up 60 instead of 40 us). So a product in that place
-// asks for so much shared memory that two of it do not fit, but one and an ordinary one do. It also
-// brings the weights that come next to the L2 cache while it waits.
+// A product of few tokens has one thread block on each multiprocessor, all of them at work until
+// the end. Where a kernel of a few blocks (a norm, attention) comes before it, the card is almost
+// empty, and two of its blocks would gather on one multiprocessor while others have none; and where
+// the block of the next product moves in early, the product after that one finds uneven room. So
+// every product asks for so much shared memory that no two of them fit on a multiprocessor, which
+// makes a layer of the 31B model 13 us faster at one row. (To bring weights to the L2 cache during
+// the small kernels makes it 5 to 10 us slower.)
 constexpr int kAloneBytes = 118 * 1024;
-constexpr int kPrefetchStages = 8;
 
 template <int kColumns>  // tiles of 8 tokens
 struct DecodeShared {
@@ -35,11 +35,10 @@ struct DecodeShared {
 };
 
 // Each thread block is two processors of the partition, each with four consumer warps of 32 rows,
-// a producer warp and its own ring. Two thread blocks, this kernel's and the next one's, fit on a
-// multiprocessor.
+// a producer warp and its own ring.
 template <int kColumns>
 __global__ __launch_bounds__(kDecodeThreads,
-                             2) void decode_kernel(const __grid_constant__ CUtensorMap x_map,
+                             1) void decode_kernel(const __grid_constant__ CUtensorMap x_map,
                                                    const __grid_constant__ LinearParams a) {
   using S = DecodeShared<kColumns>;
   constexpr int D = kDecodeStages, U = kDecodeGroups;
@@ -65,8 +64,6 @@ __global__ __launch_bounds__(kDecodeThreads,
   if (producer) {
     if ((threadIdx.x & 31) != 0) return;
     const std::uint64_t policy = policy_evict_first();
-    // At once: every multiprocessor holds one block of this kernel and has room for one more, so
-    // the next kernel's blocks spread one to each as well.
     grid_launch_dependents();
     int rb = begin / part.groups, g = begin % part.groups, unit = begin;
     auto count = [&](int u, int in_row) { return min(min(U, end - u), part.groups - in_row); };
@@ -83,15 +80,6 @@ __global__ __launch_bounds__(kDecodeThreads,
     // Weights do not depend on the previous kernel: the whole ring is requested before waiting.
     int u_x = unit, g_x = g, filled = 0;
     for (; filled < D && unit < end; ++filled) load_w(filled, count(unit, g));
-    if (a.alone) {
-      int u_next = unit, g_next = g, rb_next = rb;
-      for (int i = 0; i < kPrefetchStages && u_next < end; ++i) {
-        const int n = count(u_next, g_next);
-        bulk_prefetch(block_at(a, rb_next, g_next), n * kBlockBytes);
-        u_next += n, g_next += n;
-        if (g_next == part.groups) g_next = 0, ++rb_next;
-      }
-    }
     grid_wait();
     for (int i = 0; i < filled; ++i) {
       const int n = count(u_x, g_x);
@@ -180,8 +168,13 @@ __global__ __launch_bounds__(kDecodeThreads,
     while (unit < stop) {
       const int n = min(U, stop - unit);
       mbar_wait(full + 8 * s, phase);
+      static_assert(U == 4);
       if (n == U) {
         groups(s, std::integral_constant<int, U>());
+      } else if (n == 3) {
+        groups(s, std::integral_constant<int, 3>());
+      } else if (n == 2) {
+        groups(s, std::integral_constant<int, 2>());
       } else {
         groups(s, std::integral_constant<int, 1>());
       }

@@ -111,7 +111,9 @@ __device__ __forceinline__ void finish_piece(const LinearParams& a, int proc, in
     }
     return;
   }
-  constexpr int kAtOnce = kColumns == 1 ? 4 : 1;  // pieces that share one round trip
+  constexpr int kAtOnce = kColumns == 1   ? 4
+                          : kColumns == 2 ? 2
+                                          : 1;  // pieces that share one round trip
   for (int p = p0 + 1; p <= p1; p += kAtOnce) {
     float4 v[kAtOnce][kTiles][kColumns];
     bool all;
