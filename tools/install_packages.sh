@@ -4,10 +4,10 @@ set -euo pipefail
 
 build_packages=(g++ cmake ninja-build pkg-config ccache mold git ca-certificates curl jq
   libboost1.81-dev libboost-json1.81-dev libboost-container1.81-dev libssl-dev libsodium-dev libcurl4-openssl-dev
-  libsoci-dev libsqlite3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev prometheus-cpp-dev
+  libsoci-dev libsqlite3-dev libpq-dev libspdlog-dev libtomlplusplus-dev libcli11-dev prometheus-cpp-dev
   libpcre2-dev libutf8proc-dev libhwy-dev libedit-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang clang-format-14 clang-tidy-14 libclang-rt-14-dev
-  libc++-14-dev llvm-14 python3 openssl procps)
+  libc++-14-dev llvm-14 python3 openssl procps postgresql)
 
 packages=("${build_packages[@]}")
 if [ "${1:-}" = tests ]; then

@@ -1,47 +1,16 @@
 #include "flotilla/store/database.h"
 
-#include <fcntl.h>
-#include <soci/soci.h>
-#include <soci/sqlite3/soci-sqlite3.h>
-#include <sqlite3.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <list>
+#include <unordered_map>
 
 #include "flotilla/base/check.h"
+#include "flotilla/store/backends.inc"
 
 namespace flotilla::store {
 namespace {
 
-Error to_error(const std::exception& e, std::string_view what) {
-  Error error{ErrorCode::kInternal, "database: " + std::string(what) + ": " + e.what()};
-  if (const auto* sqlite = dynamic_cast<const soci::sqlite3_soci_error*>(&e)) {
-    switch (sqlite->result() & 0xFF) {
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-      case SQLITE_CANTOPEN:
-      case SQLITE_FULL:
-      case SQLITE_IOERR:
-      case SQLITE_READONLY:
-        error.code = ErrorCode::kUnavailable;
-        break;
-      case SQLITE_CORRUPT:
-      case SQLITE_NOTADB:
-        error.code = ErrorCode::kDataLoss;
-        break;
-      case SQLITE_CONSTRAINT:
-        error.code = std::strstr(e.what(), "UNIQUE") != nullptr ? ErrorCode::kAlreadyExists
-                                                                : ErrorCode::kInvalidArgument;
-        break;
-      default:
-        break;
-    }
-  }
-  return error;
-}
+constexpr std::size_t kMaxPrepared = 64;
 
 // Holds the parameters of one statement at stable addresses, as SOCI binds by reference.
 class Parameters {
@@ -50,26 +19,72 @@ class Parameters {
     int n = 0;
     for (const Value& value : values) {
       const std::string name = "p" + std::to_string(++n);
-      indicators_.push_back(soci::i_ok);
-      if (const auto* number = std::get_if<std::int64_t>(&value)) {
-        statement.exchange(soci::use(numbers_.emplace_back(*number), indicators_.back(), name));
-      } else if (const auto* real = std::get_if<double>(&value)) {
-        statement.exchange(soci::use(reals_.emplace_back(*real), indicators_.back(), name));
-      } else if (const auto* text = std::get_if<std::string>(&value)) {
-        statement.exchange(soci::use(texts_.emplace_back(*text), indicators_.back(), name));
+      Slot& slot = slots_.emplace_back();
+      if (std::holds_alternative<std::int64_t>(value)) {
+        statement.exchange(soci::use(slot.number, slot.indicator, name));
+      } else if (std::holds_alternative<double>(value)) {
+        statement.exchange(soci::use(slot.real, slot.indicator, name));
       } else {
-        indicators_.back() = soci::i_null;
-        statement.exchange(soci::use(texts_.emplace_back(), indicators_.back(), name));
+        statement.exchange(soci::use(slot.text, slot.indicator, name));
       }
+    }
+    set(values);
+  }
+
+  // Other values of the same types.
+  void set(const std::vector<Value>& values) {
+    auto slot = slots_.begin();
+    for (const Value& value : values) {
+      slot->indicator = soci::i_ok;
+      if (const auto* number = std::get_if<std::int64_t>(&value)) {
+        slot->number = *number;
+      } else if (const auto* real = std::get_if<double>(&value)) {
+        slot->real = *real;
+      } else if (const auto* text = std::get_if<std::string>(&value)) {
+        slot->text = *text;
+      } else {
+        slot->indicator = soci::i_null;
+      }
+      ++slot;
     }
   }
 
  private:
-  std::list<soci::indicator> indicators_;
-  std::list<long long> numbers_;
-  std::list<double> reals_;
-  std::list<std::string> texts_;
+  struct Slot {
+    soci::indicator indicator = soci::i_ok;
+    long long number = 0;
+    double real = 0;
+    std::string text;
+  };
+  std::list<Slot> slots_;
 };
+
+// A statement that is run again and again: parsed once, by the server too.
+struct Prepared {
+  Prepared(soci::session& session, const std::string& sql, const std::vector<Value>& values)
+      : statement(session), parameters(statement, values) {
+    statement.alloc();
+    statement.prepare(sql);
+    statement.define_and_bind();
+  }
+  soci::statement statement;
+  Parameters parameters;
+};
+
+// Statements that change rows repeat; those that change the schema do not.
+bool is_worth_preparing(std::string_view sql) {
+  return sql.starts_with("INSERT") || sql.starts_with("UPDATE") || sql.starts_with("DELETE");
+}
+
+std::string signature(std::string_view sql, const std::vector<Value>& values) {
+  std::string key(sql);
+  for (const Value& value : values) {
+    key += std::holds_alternative<std::int64_t>(value) ? '#'
+           : std::holds_alternative<double>(value)     ? '.'
+                                                       : '$';
+  }
+  return key;
+}
 
 Value read_column(const soci::row& row, std::size_t i) {
   if (row.get_indicator(i) == soci::i_null) return {};
@@ -85,17 +100,6 @@ Value read_column(const soci::row& row, std::size_t i) {
     default:
       return row.get<std::string>(i);
   }
-}
-
-// SQLite would create the file with the process's umask.
-Status open_private_file(const std::string& path, bool create) {
-  const int fd = ::open(path.c_str(), O_RDWR | (create ? O_CREAT : 0) | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return Error{errno == ENOENT && !create ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
-                 "cannot open database " + path + ": " + std::strerror(errno)};
-  }
-  ::close(fd);
-  return ok_status();
 }
 
 }  // namespace
@@ -125,8 +129,41 @@ std::string Row::text(std::size_t column) const {
 }
 
 struct Database::Impl {
+  Impl(Backend which, DatabaseOptions given) : backend(which), options(given) {}
+
+  // A lost connection is made anew where nothing depends on the old one.
+  void revive() {
+    if (!lost || in_transaction) return;
+    prepared.clear();
+    session.reconnect();
+    set_up_postgres(session, options);
+    lost = false;
+  }
+  Error failed(const std::exception& e, std::string_view what) {
+    Error error = to_error(e, what);
+    // The server undoes what a broken session had begun.
+    if (backend == Backend::kPostgres && error.code == ErrorCode::kUnavailable) lost = true;
+    return error;
+  }
+  Prepared& prepare(std::string_view sql, const std::vector<Value>& values) {
+    std::string key = signature(sql, values);
+    if (const auto at = prepared.find(key); at != prepared.end()) {
+      at->second.parameters.set(values);
+      return at->second;
+    }
+    if (prepared.size() >= kMaxPrepared) prepared.clear();
+    return prepared.try_emplace(std::move(key), session, std::string(sql), values).first->second;
+  }
+
+  Status run(Database& database, std::string_view begin, std::string_view lock,
+             const std::function<Status()>& body);
+
+  const Backend backend;
+  const DatabaseOptions options;
   soci::session session;
+  std::unordered_map<std::string, Prepared> prepared;  // before the session goes, they go
   bool in_transaction = false;
+  bool lost = false;
 };
 
 Database::Database(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -134,45 +171,24 @@ Database::~Database() = default;
 Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
 
+bool Database::is_shared() const { return impl_->backend == Backend::kPostgres; }
+
 Result<Database> Database::open(const std::string& path, const DatabaseOptions& options) {
-  if (path.find("://") != std::string::npos) {
-    return Error{ErrorCode::kUnsupported, "database '" + path.substr(0, path.find("://")) +
-                                              "': only SQLite files are supported by this version"};
-  }
-  if (path.empty() || path.find('"') != std::string::npos) {
-    return Error{ErrorCode::kInvalidArgument, "'" + path + "' is not a path for a database file"};
-  }
-  if (path != ":memory:") FLOTILLA_TRY_STATUS(open_private_file(path, options.create));
-  auto impl = std::make_unique<Impl>();
-  try {
-    impl->session.open(soci::sqlite3, "db=\"" + path + "\"");
-    std::string journal;
-    const std::string timeout = std::to_string(options.busy_timeout_ms);
-    impl->session << "PRAGMA busy_timeout = " + timeout;
-    // Readers and the one writer do not wait for each other, and a commit costs one sync at
-    // checkpoints only.
-    impl->session << "PRAGMA journal_mode = WAL", soci::into(journal);
-    if (path != ":memory:" && journal != "wal") {
-      return Error{
-          ErrorCode::kUnavailable,
-          "database " + path + " cannot use a write-ahead log; is it on a network file system?"};
-    }
-    impl->session << "PRAGMA synchronous = FULL";
-    impl->session << "PRAGMA foreign_keys = ON";
-  } catch (const std::exception& e) {
-    return to_error(e, "open " + path);
-  }
+  FLOTILLA_TRY(const Backend backend, backend_of(path));
+  auto impl = std::make_unique<Impl>(backend, options);
+  FLOTILLA_TRY_STATUS(open_session(impl->session, backend, path, options));
   return Database(std::move(impl));
 }
 
 Result<std::vector<Row>> Database::query(std::string_view sql, std::vector<Value> parameters) {
   try {
+    impl_->revive();
     soci::statement statement(impl_->session);
     soci::row row;
     statement.exchange(soci::into(row));
     const Parameters bound(statement, parameters);
     statement.alloc();
-    statement.prepare(std::string(sql));
+    statement.prepare(std::string(sql), soci::details::st_one_time_query);
     statement.define_and_bind();
     std::vector<Row> rows;
     for (bool more = statement.execute(true); more; more = statement.fetch()) {
@@ -183,38 +199,61 @@ Result<std::vector<Row>> Database::query(std::string_view sql, std::vector<Value
     }
     return rows;
   } catch (const std::exception& e) {
-    return to_error(e, "query");
+    return impl_->failed(e, "query");
   }
 }
 
 Result<std::int64_t> Database::execute(std::string_view sql, std::vector<Value> parameters) {
   try {
+    impl_->revive();
+    if (is_worth_preparing(sql)) {
+      Prepared& ready = impl_->prepare(sql, parameters);
+      ready.statement.execute(true);
+      return static_cast<std::int64_t>(ready.statement.get_affected_rows());
+    }
     soci::statement statement(impl_->session);
     const Parameters bound(statement, parameters);
     statement.alloc();
-    statement.prepare(std::string(sql));
+    statement.prepare(std::string(sql), soci::details::st_one_time_query);
     statement.define_and_bind();
     statement.execute(true);
     return static_cast<std::int64_t>(statement.get_affected_rows());
   } catch (const std::exception& e) {
-    return to_error(e, "statement");
+    // One that failed in its middle is not used again.
+    impl_->prepared.erase(signature(sql, parameters));
+    return impl_->failed(e, "statement");
   }
 }
 
-Status Database::transaction(const std::function<Status()>& body) {
-  FLOTILLA_CHECK(!impl_->in_transaction, "transactions do not nest");
-  // IMMEDIATE: a reader that turned writer could otherwise fail with a busy error that no waiting
-  // cures.
-  if (auto begun = execute("BEGIN IMMEDIATE"); !begun.ok()) return std::move(begun).error();
-  impl_->in_transaction = true;
-  Status status = body();
+Status Database::Impl::run(Database& database, std::string_view begin, std::string_view lock,
+                           const std::function<Status()>& body) {
+  FLOTILLA_CHECK(!in_transaction, "transactions do not nest");
+  auto begun = database.execute(begin);
+  // The connection may have been lost while nobody used it.
+  if (!begun.ok() && lost) begun = database.execute(begin);
+  if (!begun.ok()) return std::move(begun).error();
+  in_transaction = true;
+  Status status = ok_status();
+  if (!lock.empty()) {
+    if (auto locked = database.execute(lock); !locked.ok()) status = std::move(locked).error();
+  }
+  if (status.ok()) status = body();
   if (status.ok()) {
-    if (auto committed = execute("COMMIT"); !committed.ok()) status = std::move(committed).error();
+    if (auto committed = database.execute("COMMIT"); !committed.ok())
+      status = std::move(committed).error();
   }
   if (!status.ok())
-    (void)execute("ROLLBACK");  // fails when the statement's own fault has undone everything
-  impl_->in_transaction = false;
+    (void)database.execute("ROLLBACK");  // fails when the fault itself has undone everything
+  in_transaction = false;
   return status;
+}
+
+Status Database::transaction(const std::function<Status()>& body) {
+  return impl_->run(*this, begin_statement(impl_->backend), lock_statement(impl_->backend), body);
+}
+
+Status Database::snapshot(const std::function<Status()>& body) {
+  return impl_->run(*this, snapshot_statement(impl_->backend), {}, body);
 }
 
 }  // namespace flotilla::store

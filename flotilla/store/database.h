@@ -36,11 +36,16 @@ struct DatabaseOptions {
   bool create = true;                    // a missing file; else it is kNotFound
 };
 
-// Used by one thread at a time. Errors: kUnavailable (cannot open, locked for too long),
+// A path as it may be logged: without the password of a URL.
+std::string display_name(const std::string& path);
+
+// Used by one thread at a time. A lost connection to a server is made again by the next use outside
+// a transaction. Errors: kUnavailable (cannot open, connection lost, locked for too long),
 // kAlreadyExists (a unique key), kInvalidArgument (another constraint), kInternal (bad SQL).
 class Database {
  public:
-  // A file path or ":memory:". Creates the file with mode 0600 where it is missing.
+  // A file path or ":memory:" for SQLite, which creates the file with mode 0600 where it is
+  // missing; "postgresql://USER:PASSWORD@HOST/NAME" (libpq's form) for a PostgreSQL server.
   static Result<Database> open(const std::string& path, const DatabaseOptions& options = {});
   ~Database();
   Database(Database&&) noexcept;
@@ -50,9 +55,16 @@ class Database {
   // For statements without an answer: how many rows they changed.
   Result<std::int64_t> execute(std::string_view sql, std::vector<Value> parameters = {});
 
-  // Runs `body` with the write lock held; commits when it returns ok, else undoes everything. Not
-  // nested.
+  // Runs `body` with the write lock held: what it reads stays true until it commits, which it does
+  // when `body` returns ok; else everything is undone. Not nested. A statement that fails inside
+  // means that the whole transaction fails (PostgreSQL takes no more).
   Status transaction(const std::function<Status()>& body);
+  // As transaction(), for reading: what `body` reads belongs to one moment, and writers are not
+  // held up.
+  Status snapshot(const std::function<Status()>& body);
+
+  // On a server of its own, not in a file.
+  bool is_shared() const;
 
  private:
   struct Impl;

@@ -1,37 +1,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <future>
 #include <thread>
 
 #include "flotilla/store/database.h"
 #include "flotilla/store/migrations.h"
+#include "flotilla/store/testing.h"
 #include "flotilla/store/worker.h"
 
 namespace flotilla::store {
 namespace {
 
 using ::testing::HasSubstr;
-
-class TemporaryPath {
- public:
-  TemporaryPath() {
-    static std::atomic<int> n{0};
-    path_ = ::testing::TempDir() + "/flotilla store " + std::to_string(::getpid()) + "-" +
-            std::to_string(n++);
-  }
-  ~TemporaryPath() {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::remove((path_ + suffix).c_str());
-  }
-  const std::string& str() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 const std::vector<Migration> kSchema{
     {1,
@@ -53,8 +38,25 @@ Status insert(Database& database, std::int64_t id, const std::string& name) {
   return ok_status();
 }
 
-TEST(Database, ValuesComeBackAsTheyWentIn) {
-  Database database = open_memory();
+// What holds for a file and for a server.
+class AnyDatabase : public ::testing::TestWithParam<std::string> {
+ protected:
+  Database open(const DatabaseOptions& options = {}) {
+    auto database = Database::open(place.path(), options);
+    EXPECT_TRUE(database.ok()) << to_string(database.error());
+    return std::move(*database);
+  }
+  Database open_with_schema() {
+    Database database = open();
+    EXPECT_TRUE(migrate(database, kSchema).ok());
+    return database;
+  }
+  TestDatabase place{GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(On, AnyDatabase, ::testing::ValuesIn(test_backends()), backend_name);
+
+TEST_P(AnyDatabase, ValuesComeBackAsTheyWentIn) {
+  Database database = open_with_schema();
   const std::int64_t big = std::int64_t{1} << 62;
   const std::string text = "a'b\"; DROP TABLE things; -- ä\n";
   ASSERT_TRUE(
@@ -78,15 +80,18 @@ TEST(Database, ValuesComeBackAsTheyWentIn) {
   EXPECT_EQ(*database.execute("DELETE FROM things WHERE id < :p1", {std::int64_t{0}}), 1);
 }
 
-TEST(Database, FaultsHaveTheirCodes) {
-  Database database = open_memory();
+TEST_P(AnyDatabase, FaultsHaveTheirCodes) {
+  Database database = open_with_schema();
   ASSERT_TRUE(insert(database, 1, "a").ok());
   EXPECT_EQ(insert(database, 2, "a").error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(database.execute("INSERT INTO parts (thing) VALUES (99)").error().code,
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(database.query("SELEC 1").error().code, ErrorCode::kInternal);
   EXPECT_EQ(Database::open("/nonexistent/x.db").error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(Database::open("postgresql://h/d").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(Database::open("mysql://h/d").error().code, ErrorCode::kUnsupported);
+  const auto nobody = Database::open("postgresql://u:secret@/d?host=/nonexistent");
+  EXPECT_EQ(nobody.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(nobody.error().message.find("secret"), std::string::npos) << nobody.error().message;
 }
 
 TEST(Database, AMissingFileIsMadeOnlyWhenAsked) {
@@ -99,8 +104,8 @@ TEST(Database, AMissingFileIsMadeOnlyWhenAsked) {
   std::remove(path.c_str());
 }
 
-TEST(Database, AFailedTransactionLeavesNothing) {
-  Database database = open_memory();
+TEST_P(AnyDatabase, AFailedTransactionLeavesNothing) {
+  Database database = open_with_schema();
   const Status status = database.transaction([&]() -> Status {
     FLOTILLA_TRY_STATUS(insert(database, 1, "a"));
     return Error{ErrorCode::kCancelled, "no"};
@@ -111,29 +116,126 @@ TEST(Database, AFailedTransactionLeavesNothing) {
   EXPECT_EQ(database.query("SELECT COUNT(*) FROM things")->at(0).integer(0), 1);
 }
 
-TEST(Database, TheFileIsPrivateAndSharedBetweenSessions) {
-  const TemporaryPath path;
-  auto first = Database::open(path.str());
-  ASSERT_TRUE(first.ok()) << to_string(first.error());
-  struct stat info {};
-  ASSERT_EQ(::stat(path.str().c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
-  ASSERT_TRUE(migrate(*first, kSchema).ok());
-  ASSERT_TRUE(insert(*first, 1, "a").ok());
-  auto second = Database::open(path.str());
-  ASSERT_TRUE(second.ok());
-  EXPECT_EQ(second->query("SELECT name FROM things")->at(0).text(0), "a");
+TEST_P(AnyDatabase, IsSharedBetweenSessionsAndAFileIsPrivate) {
+  Database first = open_with_schema();
+  if (place.is_file()) {
+    struct stat info {};
+    ASSERT_EQ(::stat(place.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+  }
+  ASSERT_TRUE(insert(first, 1, "a").ok());
+  EXPECT_EQ(open().query("SELECT name FROM things")->at(0).text(0), "a");
+  EXPECT_EQ(first.is_shared(), !place.is_file());
 }
 
-TEST(Database, WritersOfTwoThreadsWaitForEachOther) {
-  const TemporaryPath path;
-  auto first = Database::open(path.str());
-  ASSERT_TRUE(migrate(*first, kSchema).ok());
+// Locks of files belong to processes: what one session closes must not free those of another.
+TEST_P(AnyDatabase, SessionsOfOneProcessSeeWhatAnotherProcessWrites) {
+  Database first = open_with_schema();
+  const Database second = open();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bool done = false;
+      {
+        auto mine = Database::open(place.path());
+        done = mine.ok() && insert(*mine, i, std::to_string(i)).ok();
+      }
+      ::_exit(done ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    EXPECT_EQ(first.query("SELECT COUNT(*) FROM things")->at(0).integer(0), i + 1);
+  }
+}
+
+// The same statement with other values, and with NULL in the place of one.
+TEST_P(AnyDatabase, AStatementIsUsedAgain) {
+  Database database = open_with_schema();
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const Value weight = i % 3 == 0 ? Value() : Value(static_cast<double>(i));
+    ASSERT_TRUE(database
+                    .execute("INSERT INTO things (id, name, weight) VALUES (:p1, :p2, :p3)",
+                             {i, "n" + std::to_string(i), weight})
+                    .ok());
+    if (i % 7 == 0) {
+      EXPECT_EQ(insert(database, i, "again").error().code, ErrorCode::kAlreadyExists);
+    }
+  }
+  EXPECT_EQ(database.query("SELECT COUNT(*) FROM things WHERE weight IS NULL")->at(0).integer(0),
+            34);
+  EXPECT_EQ(*database.execute("UPDATE things SET name = :p1 WHERE id >= :p2",
+                              {std::string("x"), std::int64_t{99}}),
+            1);
+  EXPECT_EQ(database.query("SELECT name FROM things WHERE id = 99")->at(0).text(0), "x");
+  EXPECT_EQ(database.query("SELECT name FROM things WHERE id = 98")->at(0).text(0), "n98");
+}
+
+// Two that read and then write would otherwise both see what was before.
+TEST_P(AnyDatabase, WhatATransactionHasReadStaysTrue) {
+  Database setup = open_with_schema();
+  ASSERT_TRUE(insert(setup, 0, "counter").ok());
+  const auto count = [&] {
+    Database database = open();
+    for (int i = 0; i < 25; ++i) {
+      const Status status = database.transaction([&]() -> Status {
+        FLOTILLA_TRY(const auto rows, database.query("SELECT weight FROM things WHERE id = 0"));
+        const auto before = static_cast<double>(rows.at(0).integer(0));
+        auto done = database.execute("UPDATE things SET weight = :p1 WHERE id = 0", {before + 1});
+        return done.ok() ? ok_status() : Status(done.error());
+      });
+      if (!status.ok()) return to_string(status.error());
+    }
+    return std::string();
+  };
+  auto other = std::async(std::launch::async, count);
+  EXPECT_EQ(count(), "");
+  EXPECT_EQ(other.get(), "");
+  EXPECT_EQ(setup.query("SELECT weight FROM things WHERE id = 0")->at(0).integer(0), 50);
+}
+
+TEST_P(AnyDatabase, ASnapshotSeesOneMomentAndHoldsUpNobody) {
+  Database reader = open_with_schema();
+  Database writer = open({.busy_timeout_ms = 50});
+  const Status seen = reader.snapshot([&]() -> Status {
+    FLOTILLA_TRY(const auto before, reader.query("SELECT COUNT(*) FROM things"));
+    FLOTILLA_TRY_STATUS(writer.transaction([&] { return insert(writer, 1, "a"); }));
+    FLOTILLA_TRY(const auto after, reader.query("SELECT COUNT(*) FROM things"));
+    EXPECT_EQ(before[0].integer(0), after[0].integer(0));
+    return ok_status();
+  });
+  EXPECT_TRUE(seen.ok()) << to_string(seen.error());
+  EXPECT_EQ(reader.query("SELECT COUNT(*) FROM things")->at(0).integer(0), 1);
+}
+
+TEST_P(AnyDatabase, ALostConnectionIsMadeAgain) {
+  if (place.is_file()) GTEST_SKIP() << "a file has no connection";
+  Database database = open_with_schema();
+  ASSERT_TRUE(insert(database, 1, "a").ok());
+  Database killer = open();
+  ASSERT_TRUE(killer
+                  .query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                         "pg_backend_pid() AND datname = current_database()")
+                  .ok());
+  // Whatever begins anew after the loss works.
+  EXPECT_TRUE(database.transaction([&] { return insert(database, 2, "b"); }).ok());
+  EXPECT_EQ(database.query("SELECT COUNT(*) FROM things")->at(0).integer(0), 2);
+}
+
+TEST(DisplayName, HidesThePassword) {
+  EXPECT_EQ(display_name("/var/lib/x.sqlite"), "/var/lib/x.sqlite");
+  EXPECT_EQ(display_name("postgresql://u:p@w@h:5432/d?password=q"), "postgresql://u@h:5432/d");
+  EXPECT_EQ(display_name("postgresql://h/d"), "postgresql://h/d");
+  EXPECT_EQ(display_name("postgres:///d?host=/run&password=q"), "postgres:///d");
+}
+
+TEST_P(AnyDatabase, WritersOfTwoThreadsWaitForEachOther) {
+  Database first = open_with_schema();
   const auto write = [&](std::int64_t from) {
-    auto database = Database::open(path.str());
+    Database database = open();
     for (std::int64_t i = 0; i < 20; ++i) {
-      const Status status = database->transaction(
-          [&] { return insert(*database, from + i, std::to_string(from + i)); });
+      const Status status = database.transaction(
+          [&] { return insert(database, from + i, std::to_string(from + i)); });
       if (!status.ok()) return false;
     }
     return true;
@@ -141,47 +243,45 @@ TEST(Database, WritersOfTwoThreadsWaitForEachOther) {
   auto other = std::async(std::launch::async, write, 1000);
   EXPECT_TRUE(write(0));
   EXPECT_TRUE(other.get());
-  EXPECT_EQ(first->query("SELECT COUNT(*) FROM things")->at(0).integer(0), 40);
+  EXPECT_EQ(first.query("SELECT COUNT(*) FROM things")->at(0).integer(0), 40);
 }
 
-TEST(Database, ALockHeldTooLongIsUnavailable) {
-  const TemporaryPath path;
-  auto first = Database::open(path.str());
-  auto second = Database::open(path.str(), {.busy_timeout_ms = 10});
-  ASSERT_TRUE(migrate(*first, kSchema).ok());
-  const Status held = first->transaction(
-      [&]() -> Status { return second->transaction([] { return ok_status(); }); });
+TEST_P(AnyDatabase, ALockHeldTooLongIsUnavailable) {
+  Database first = open_with_schema();
+  Database second = open({.busy_timeout_ms = 10});
+  const Status held =
+      first.transaction([&]() -> Status { return second.transaction([] { return ok_status(); }); });
   EXPECT_EQ(held.error().code, ErrorCode::kUnavailable);
 }
 
 TEST(Database, AFileThatIsNoDatabaseIsNamed) {
-  const TemporaryPath path;
-  std::FILE* file = std::fopen(path.str().c_str(), "wb");
+  const TestDatabase place("sqlite");
+  const std::string& path = place.path();
+  std::FILE* file = std::fopen(path.c_str(), "wb");
   for (int i = 0; i < 300; ++i) std::fputs("this is not a database", file);
   std::fclose(file);
-  auto database = Database::open(path.str());
+  auto database = Database::open(path);
   ASSERT_FALSE(database.ok());
   EXPECT_EQ(database.error().code, ErrorCode::kDataLoss);
-  EXPECT_THAT(database.error().message, HasSubstr(path.str()));
+  EXPECT_THAT(database.error().message, HasSubstr(path));
 }
 
-TEST(Migrations, RunOnceAndInOrder) {
-  const TemporaryPath path;
-  auto database = Database::open(path.str());
+TEST_P(AnyDatabase, MigrationsRunOnceAndInOrder) {
+  Database database = open();
   std::vector<Migration> schema = kSchema;
-  ASSERT_TRUE(migrate(*database, schema).ok());
-  ASSERT_TRUE(migrate(*database, schema).ok());
-  EXPECT_EQ(*schema_version(*database), 1);
+  ASSERT_TRUE(migrate(database, schema).ok());
+  ASSERT_TRUE(migrate(database, schema).ok());
+  EXPECT_EQ(*schema_version(database), 1);
   schema.push_back({2, "colour", {"ALTER TABLE things ADD COLUMN colour TEXT"}});
-  ASSERT_TRUE(migrate(*database, schema).ok());
-  EXPECT_EQ(*schema_version(*database), 2);
-  const Status older = migrate(*database, kSchema);
+  ASSERT_TRUE(migrate(database, schema).ok());
+  EXPECT_EQ(*schema_version(database), 2);
+  const Status older = migrate(database, kSchema);
   EXPECT_EQ(older.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(older.error().message, HasSubstr("schema version 2"));
 }
 
-TEST(Migrations, AFailingStepChangesNothing) {
-  Database database = open_memory();
+TEST_P(AnyDatabase, AFailingMigrationChangesNothing) {
+  Database database = open_with_schema();
   std::vector<Migration> schema = kSchema;
   schema.push_back({2, "broken", {"ALTER TABLE things ADD COLUMN a TEXT", "NONSENSE"}});
   const Status status = migrate(database, schema);
