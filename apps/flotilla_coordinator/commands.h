@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "flotilla/base/error.h"
+#include "flotilla/base/result.h"
 
 namespace CLI {
 class App;
@@ -14,11 +14,16 @@ namespace flotilla::apps {
 void add_serve(CLI::App& app, int& exit_code);
 void add_keys(CLI::App& app, int& exit_code);
 void add_nodes(CLI::App& app, int& exit_code);
+void add_accounts(CLI::App& app, int& exit_code);
+void add_prices(CLI::App& app, int& exit_code);
+void add_ledger(CLI::App& app, int& exit_code);
 
 // "flotilla-coordinator: MESSAGE" on standard error; returns 1.
 int complain(const Error& error);
 // "2026-11-30 12:00" (UTC)
 std::string date_text(std::int64_t unix_seconds);
+// "2026-11-30" or "2026-11-30T12:00" (UTC), or "+90d", "+12h" from `now`; unix seconds.
+Result<std::int64_t> parse_time(const std::string& text, std::int64_t now);
 // Two columns at least: pads `text` to `width` characters.
 std::string padded(const std::string& text, std::size_t width);
 

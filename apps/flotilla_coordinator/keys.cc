@@ -18,13 +18,32 @@ struct Arguments {
   std::string database = coordinator::CoordinatorConfig().database;
   std::string name;
   std::string id_or_name;
+  std::string account = "default";
+  std::string expires;
+  std::string spend_limit;
+  std::int64_t requests = 0, input_tokens = 0, output_tokens = 0;  // per minute; 0: no limit
   bool quiet = false;
 };
 
 Status create(const Arguments& arguments) {
   FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
-  FLOTILLA_TRY(const coordinator::NewKey made,
-               coordinator::create_key(database, arguments.name, SystemClock().unix_seconds()));
+  const std::int64_t now = SystemClock().unix_seconds();
+  FLOTILLA_TRY(const coordinator::Account account,
+               coordinator::find_account(database, arguments.account));
+  coordinator::KeyOrder order{
+      .name = arguments.name, .account = account.id, .expires = {}, .spend_limit = {}};
+  if (!arguments.expires.empty()) {
+    FLOTILLA_TRY(order.expires, parse_time(arguments.expires, now));
+  }
+  if (!arguments.spend_limit.empty()) {
+    FLOTILLA_TRY(order.spend_limit, coordinator::parse_amount(arguments.spend_limit));
+  }
+  const auto limit = [](std::int64_t value) {
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  order.limits = {limit(arguments.requests), limit(arguments.input_tokens),
+                  limit(arguments.output_tokens)};
+  FLOTILLA_TRY(const coordinator::NewKey made, coordinator::create_key(database, order, now));
   if (arguments.quiet) {
     std::printf("%s\n", made.key.c_str());
   } else {
@@ -39,13 +58,19 @@ Status create(const Arguments& arguments) {
 Status list(const Arguments& arguments) {
   FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
   FLOTILLA_TRY(const auto keys, coordinator::list_keys(database));
+  const std::int64_t now = SystemClock().unix_seconds();
   if (!arguments.quiet)
-    std::printf("%s%s%s%s\n", padded("ID", 6).c_str(), padded("KEY", 14).c_str(),
-                padded("CREATED (UTC)", 20).c_str(), "STATE        NAME");
+    std::printf("%s%s%s%s%s\n", padded("ID", 6).c_str(), padded("KEY", 14).c_str(),
+                padded("CREATED (UTC)", 20).c_str(), padded("STATE", 13).c_str(), "NAME");
   for (const auto& key : keys) {
     std::printf("%s%s%s%s%s\n", padded(std::to_string(key.id.value), 6).c_str(),
                 padded(key.prefix + "...", 14).c_str(), padded(date_text(key.created), 20).c_str(),
-                padded(key.revoked ? "revoked" : "active", 13).c_str(), key.name.c_str());
+                padded(key.revoked          ? "revoked"
+                       : key.active_at(now) ? "active"
+                                            : "expired",
+                       13)
+                    .c_str(),
+                key.name.c_str());
   }
   return ok_status();
 }
@@ -69,7 +94,9 @@ void add_keys(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, Status (*run)(const Arguments&)) {
     CLI::App* command = keys->add_subcommand(name, help);
-    command->add_option("--database", arguments->database, "SQLite file of the coordinator")
+    command
+        ->add_option("--database", arguments->database,
+                     "the coordinator's: a SQLite file or postgresql://...")
         ->envname("FLOTILLA_DATABASE")
         ->capture_default_str();
     command->add_flag("-q,--quiet", arguments->quiet, "print only what a script needs");
@@ -78,9 +105,14 @@ void add_keys(CLI::App& app, int& exit_code) {
     });
     return command;
   };
-  add("create", "Make a key and print it, once", create)
-      ->add_option("--name", arguments->name, "whose it is")
-      ->required();
+  CLI::App* creating = add("create", "Make a key and print it, once", create);
+  creating->add_option("--name", arguments->name, "whose it is")->required();
+  creating->add_option("--account", arguments->account, "that pays for it")->capture_default_str();
+  creating->add_option("--expires", arguments->expires, "2026-11-30, or +90d");
+  creating->add_option("--spend-limit", arguments->spend_limit, "in all, like 25.00");
+  creating->add_option("--requests-per-minute", arguments->requests, "limit of its rate");
+  creating->add_option("--input-tokens-per-minute", arguments->input_tokens, "limit of its rate");
+  creating->add_option("--output-tokens-per-minute", arguments->output_tokens, "limit of its rate");
   add("list", "List keys", list);
   add("revoke", "Make a key void", revoke)
       ->add_option("key", arguments->id_or_name, "id or name")

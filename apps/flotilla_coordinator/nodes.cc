@@ -5,6 +5,7 @@
 #include "apps/flotilla_coordinator/commands.h"
 #include "flotilla/base/clock.h"
 #include "flotilla/coordinator/config.h"
+#include "flotilla/coordinator/money/accounts.h"
 #include "flotilla/coordinator/registry/node_table.h"
 #include "flotilla/coordinator/schema.h"
 #include "flotilla/net/ws_client.h"
@@ -22,6 +23,7 @@ struct Arguments {
   std::string url;
   std::string tls_public_key;
   std::string tls_certificate;
+  std::string owner;
   bool quiet = false;
 };
 
@@ -45,8 +47,15 @@ Status invite(const Arguments& arguments) {
     FLOTILLA_TRY(token.tls_public_key, net::public_key_pin(arguments.tls_certificate));
   }
   FLOTILLA_TRY_STATUS(protocol::check_node_name(token.node));
+  if (!arguments.owner.empty()) {
+    FLOTILLA_TRY(const auto owner, coordinator::find_account(database, arguments.owner));
+    (void)owner;
+  }
   FLOTILLA_TRY(token.secret,
                coordinator::invite_node(database, arguments.name, SystemClock().unix_seconds()));
+  if (!arguments.owner.empty()) {
+    FLOTILLA_TRY_STATUS(coordinator::set_node_owner(database, arguments.name, arguments.owner));
+  }
   FLOTILLA_TRY(const std::string text, protocol::to_text(token));
   std::printf("%s\n", text.c_str());
   if (!arguments.quiet) {
@@ -56,6 +65,20 @@ Status invite(const Arguments& arguments) {
                  "  flotilla provider --join TOKEN%s --models-dir DIR\n",
                  arguments.name.c_str(),
                  arguments.url.empty() ? " --coordinator wss://HOST:PORT/v1/link" : "");
+  }
+  return ok_status();
+}
+
+Status own(const Arguments& arguments) {
+  FLOTILLA_TRY(store::Database database,
+               coordinator::open_database(arguments.config.database, kExisting));
+  const bool is_given = !arguments.owner.empty();
+  FLOTILLA_TRY_STATUS(coordinator::set_node_owner(
+      database, arguments.name,
+      is_given ? std::optional<std::string>(arguments.owner) : std::nullopt));
+  if (!arguments.quiet) {
+    std::printf("Node '%s' earns for %s from now on.\n", arguments.name.c_str(),
+                is_given ? ("account '" + arguments.owner + "'").c_str() : "the operator");
   }
   return ok_status();
 }
@@ -98,7 +121,9 @@ void add_nodes(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* help, Status (*run)(const Arguments&)) {
     CLI::App* command = nodes->add_subcommand(name, help);
-    command->add_option("--database", arguments->config.database, "SQLite file of the coordinator")
+    command
+        ->add_option("--database", arguments->config.database,
+                     "the coordinator's: a SQLite file or postgresql://...")
         ->envname("FLOTILLA_DATABASE")
         ->capture_default_str();
     command->add_flag("-q,--quiet", arguments->quiet, "print only what a script needs");
@@ -115,6 +140,7 @@ void add_nodes(CLI::App& app, int& exit_code) {
       ->add_option("--identity-file", arguments->config.identity_file,
                    "the coordinator's own key (default: DATABASE.key)")
       ->envname("FLOTILLA_IDENTITY_FILE");
+  inviting->add_option("--owner", arguments->owner, "account that the node earns for");
   inviting->add_option(
       "--tls-public-key", arguments->tls_public_key,
       "hex SHA-256 of the server certificate's public key, for one that no CA signed");
@@ -123,6 +149,9 @@ void add_nodes(CLI::App& app, int& exit_code) {
       ->type_name("FILE")
       ->excludes("--tls-public-key");
   add("list", "List invited nodes", list);
+  CLI::App* owning = add("owner", "Say which account a node earns for", own);
+  owning->add_option("name", arguments->name, "name of the machine")->required();
+  owning->add_option("account", arguments->owner, "the account; without it the operator");
   add("revoke", "Turn a node away", revoke)
       ->add_option("name", arguments->name, "name of the machine")
       ->required();

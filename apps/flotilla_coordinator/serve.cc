@@ -21,13 +21,15 @@ using coordinator::CoordinatorConfig;
 void declare(settings::Settings& s, CoordinatorConfig& c) {
   s.add("listen", &c.listen, "HOST:PORT for clients, and for nodes unless link_listen is set");
   s.add("link_listen", &c.link_listen, "HOST:PORT for nodes alone");
-  s.add("database", &c.database, "SQLite file with keys and nodes");
+  s.add("database", &c.database, "SQLite file, or postgresql://USER@HOST/NAME", true);
   s.add("identity_file", &c.identity_file, "this coordinator's own key (default: DATABASE.key)");
   s.add("tls.certificate_file", &c.tls_certificate_file, "PEM chain; read again on SIGHUP");
   s.add("tls.key_file", &c.tls_key_file, "PEM key of the certificate");
   s.add("insecure", &c.insecure, "allow plain HTTP on addresses other than loopback");
   s.add("cors.allowed_origins", &c.allowed_origins,
         "web pages that may call the API, e.g. https://chat.example.com");
+  s.add("admin_key", &c.admin_key, "key of the admin API, or @FILE; without it that API is off",
+        /*secret=*/true);
   s.add("io_threads", &c.io_threads, 1, 256, "threads for connections");
   s.add("max_body_mib", &c.max_body_mib, 1, 12, "largest request body");
   s.add("keepalive_after_s", &c.keepalive_after_s, 1, 3600,
@@ -42,6 +44,14 @@ void declare(settings::Settings& s, CoordinatorConfig& c) {
         "silence between tokens before a node is given up");
   s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
         "how long running requests may take at shutdown");
+  s.add("fee_basis_points", &c.fee_basis_points, 0, 10'000,
+        "the operator's part of every charge, in hundredths of a percent");
+  s.add("recovery_s", &c.recovery_s, 1, 86'400,
+        "how long jobs of an earlier run may wait for their nodes");
+  s.add("retention.jobs_days", &c.jobs_days, 0, 36'500, "rows of single jobs; 0: kept for ever");
+  s.add("retention.ledger_days", &c.ledger_days, 0, 36'500,
+        "single charges, before they are summed up; 0: kept for ever");
+  s.add("retention.usage_days", &c.usage_days, 0, 36'500, "usage by day; 0: kept for ever");
   s.add("log_level", &c.log_level, "debug, info, warn or error");
   s.add("log_format", &c.log_format, "text or json");
 }

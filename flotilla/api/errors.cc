@@ -1,14 +1,16 @@
 #include "flotilla/api/errors.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "flotilla/api/json_text.h"
 
 namespace flotilla::api {
 namespace {
 constexpr std::string_view kInvalidRequest = "invalid_request_error";
 constexpr std::string_view kServerError = "server_error";
-}  // namespace
 
-ErrorShape error_shape(const Error& error) {
+ErrorShape shape_of(const Error& error) {
   switch (error.code) {
     case ErrorCode::kInvalidArgument:
       return {400, kInvalidRequest, "invalid_value", 0};
@@ -22,6 +24,8 @@ ErrorShape error_shape(const Error& error) {
       return {409, kInvalidRequest, "already_exists", 0};
     case ErrorCode::kResourceExhausted:
       return {429, "rate_limit_error", "rate_limit_exceeded", 1};
+    case ErrorCode::kInsufficientFunds:
+      return {402, "insufficient_quota", "insufficient_quota", 0};
     case ErrorCode::kTooLarge:
       return {413, kInvalidRequest, "request_too_large", 0};
     case ErrorCode::kContextLength:
@@ -43,6 +47,16 @@ ErrorShape error_shape(const Error& error) {
       return {500, kServerError, "internal_error", 0};
   }
   return {500, kServerError, "internal_error", 0};
+}
+
+}  // namespace
+
+ErrorShape error_shape(const Error& error) {
+  ErrorShape shape = shape_of(error);
+  if (shape.retry_after_s > 0 && error.retry_after_s > 0) {
+    shape.retry_after_s = static_cast<int>(std::min<std::int64_t>(error.retry_after_s, 86'400));
+  }
+  return shape;
 }
 
 ErrorShape protocol_error_shape(unsigned status) {
@@ -96,6 +110,9 @@ ErrorShape anthropic_shape(ErrorShape shape) {
   switch (shape.status) {
     case 401:
       shape.type = "authentication_error";
+      break;
+    case 402:
+      shape.type = "billing_error";
       break;
     case 403:
       shape.type = "permission_error";

@@ -5,13 +5,14 @@
 
 namespace flotilla {
 namespace {
-constexpr std::array<std::pair<ErrorCode, std::string_view>, 15> kNames{{
+constexpr std::array<std::pair<ErrorCode, std::string_view>, 16> kNames{{
     {ErrorCode::kInvalidArgument, "invalid_argument"},
     {ErrorCode::kNotFound, "not_found"},
     {ErrorCode::kUnauthenticated, "unauthenticated"},
     {ErrorCode::kPermissionDenied, "permission_denied"},
     {ErrorCode::kAlreadyExists, "already_exists"},
     {ErrorCode::kResourceExhausted, "resource_exhausted"},
+    {ErrorCode::kInsufficientFunds, "insufficient_funds"},
     {ErrorCode::kTooLarge, "too_large"},
     {ErrorCode::kContextLength, "context_length_exceeded"},
     {ErrorCode::kUnavailable, "unavailable"},

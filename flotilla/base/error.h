@@ -15,7 +15,8 @@ enum class ErrorCode : std::uint8_t {
   kUnauthenticated,    // no or wrong credentials
   kPermissionDenied,   // known, but not allowed
   kAlreadyExists,      // would overwrite
-  kResourceExhausted,  // a limit of ours: queue full, memory, quota
+  kResourceExhausted,  // a limit of ours: queue full, memory, rate
+  kInsufficientFunds,  // the account or key cannot pay for it
   kTooLarge,           // the input exceeds a stated limit
   kContextLength,      // prompt longer than the model's context
   kUnavailable,        // try again later or elsewhere
@@ -38,6 +39,8 @@ struct Error {
   // What the error is about where the asker has names for it, e.g. "messages[2].role"; may be
   // empty.
   std::string param = {};
+  // When to try again, where that is known; 0: unknown.
+  std::int64_t retry_after_s = 0;
 };
 
 // "not_found: model 'x' is not loaded"

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "flotilla/coordinator/admin/admin_access.h"
 #include "flotilla/log/log.h"
 #include "flotilla/serving/cors.h"
 
@@ -38,6 +39,11 @@ Status validate(const CoordinatorConfig& config) {
     return Error{ErrorCode::kInvalidArgument,
                  "tls.certificate_file and tls.key_file go together; only one of them is set"};
   }
+  if (config.identity_file.empty() && config.database.find("://") != std::string::npos) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "with a database on a server, identity_file says where this coordinator's own key is"};
+  }
   std::vector<std::string> addresses{config.listen};
   if (!config.link_listen.empty()) addresses.push_back(config.link_listen);
   for (const std::string& text : addresses) {
@@ -53,6 +59,7 @@ Status validate(const CoordinatorConfig& config) {
   for (const std::string& origin : config.allowed_origins) {
     FLOTILLA_TRY_STATUS(serving::check_origin(origin));
   }
+  if (auto key = read_admin_key(config.admin_key); !key.ok()) return std::move(key).error();
   auto level = log::parse_level(config.log_level);
   if (!level.ok()) return std::move(level).error();
   if (config.log_format != "text" && config.log_format != "json") {

@@ -13,12 +13,13 @@ namespace flotilla::coordinator {
 struct CoordinatorConfig {
   std::string listen = "127.0.0.1:8080";  // clients, and nodes unless link_listen is set
   std::string link_listen;                // nodes
-  std::string database = "flotilla-coordinator.sqlite";
-  std::string identity_file;  // empty: the database's path and ".key"
+  std::string database = "flotilla-coordinator.sqlite";  // or postgresql://...
+  std::string identity_file;                             // empty: the database's path and ".key"
   std::string tls_certificate_file;
   std::string tls_key_file;
   bool insecure = false;  // allow plain HTTP on addresses other than loopback
   std::vector<std::string> allowed_origins;
+  std::string admin_key;  // or @FILE; empty: the admin API is off
 
   std::int64_t io_threads = 2;
   std::int64_t max_body_mib = 12;  // a link carries at most 16 MiB per message
@@ -28,6 +29,12 @@ struct CoordinatorConfig {
   std::int64_t first_token_timeout_s = 600;
   std::int64_t stall_timeout_s = 120;
   std::int64_t drain_timeout_s = 60;
+
+  std::int64_t fee_basis_points = 0;  // of every charge, in hundredths of a percent
+  std::int64_t recovery_s = 120;      // jobs of an earlier run wait so long for their nodes
+  std::int64_t jobs_days = 90;        // retention; 0: for ever
+  std::int64_t ledger_days = 400;
+  std::int64_t usage_days = 0;
 
   std::string log_level = "info";
   std::string log_format = "text";  // or "json"

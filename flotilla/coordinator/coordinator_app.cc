@@ -5,8 +5,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "flotilla/coordinator/admin/admin_access.h"
 #include "flotilla/coordinator/gateway/gateway.h"
 #include "flotilla/coordinator/link/link_acceptor.h"
+#include "flotilla/coordinator/money/bank_till.h"
+#include "flotilla/coordinator/money/money_routes.h"
+#include "flotilla/coordinator/money/recovery.h"
 #include "flotilla/coordinator/registry/access_store.h"
 #include "flotilla/coordinator/registry/model_table.h"
 #include "flotilla/coordinator/schema.h"
@@ -26,6 +30,7 @@ constexpr auto kNoteModels = 1h;  // how stale the database may be about a model
 constexpr auto kFlushTime = 1s;   // for the last answers at shutdown
 constexpr auto kAccessPoll = 200ms;
 constexpr auto kHandshakeTimeout = 10s;
+constexpr std::size_t kMaxQuestions = 256;  // about keys and usage, waiting for the database
 
 DispatchLimits limits_of(const CoordinatorConfig& config) {
   DispatchLimits limits;
@@ -35,6 +40,14 @@ DispatchLimits limits_of(const CoordinatorConfig& config) {
   limits.slept_through = kSleptThrough;
   limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
   return limits;
+}
+
+BankOptions bank_options(const CoordinatorConfig& config) {
+  BankOptions options;
+  options.fee_basis_points = config.fee_basis_points;
+  options.recovery_s = config.recovery_s;
+  options.retention = {config.jobs_days, config.ledger_days, config.usage_days};
+  return options;
 }
 
 serving::SurfaceOptions surface_options(const CoordinatorConfig& config, const Metrics& metrics) {
@@ -64,12 +77,14 @@ net::HttpServerOptions server_options(const CoordinatorConfig& config,
 // Members are destroyed from the last to the first: the servers, then the surface and the
 // database's thread, then the I/O threads, and only then what their tasks refer to.
 struct CoordinatorApp::Impl {
-  Impl(const CoordinatorConfig& c, const Clock& k, protocol::Identity id)
+  Impl(const CoordinatorConfig& c, const Clock& k, protocol::Identity id,
+       const std::string& admin_key)
       : config(c),
         clock(k),
         identity(std::move(id)),
         dispatcher(clock, metrics, limits_of(c), [this] { models_changed(); }),
         gateway(core_post(), dispatcher, keys, clock),
+        admin_access(admin_key),
         io(static_cast<int>(c.io_threads)),
         core(io),
         ticker(core),
@@ -89,6 +104,15 @@ struct CoordinatorApp::Impl {
       dispatcher.drop_nodes();
     });
     access.reset();
+    reader.reset();
+    // What is still being reserved was for jobs that are gone: it is given back, then nothing more
+    // comes.
+    bank->wait_until_answered();
+    on_core([this] {
+      dispatcher.set_till(nullptr);
+      dispatcher.set_recall({});
+    });
+    bank.reset();
     stopping = true;
   }
 
@@ -108,6 +132,7 @@ struct CoordinatorApp::Impl {
   }
 
   Status start(store::Database database);
+  Status open_bank();
   void models_changed() {
     std::vector<serving::ModelEntry> models = dispatcher.models();
     note_models(models);
@@ -126,6 +151,7 @@ struct CoordinatorApp::Impl {
   }
   void tick() {
     dispatcher.tick();
+    recovery->tick();
     if (const auto now = clock.now(); now - noted >= kNoteModels) {
       noted = now;
       note_models(dispatcher.models());
@@ -159,16 +185,40 @@ struct CoordinatorApp::Impl {
   Clock::Instant noted{};                                        // core strand
   Metrics metrics;
   ApiKeyStore keys;
+  RateLimits limits{clock};
   Dispatcher dispatcher;  // on the core strand
   Gateway gateway;
+  const AdminAccess admin_access;
   net::IoRuntime io;
   net::Strand core;
   net::Timer ticker, poller;
+  std::unique_ptr<Bank> bank;
+  std::unique_ptr<BankTill> till;      // core strand
+  std::unique_ptr<Recovery> recovery;  // core strand
   std::unique_ptr<AccessStore> access;
+  std::unique_ptr<store::Worker> reader;
   std::unique_ptr<LinkAcceptor> links;
   std::unique_ptr<serving::HttpSurface> surface;
   std::unique_ptr<net::HttpServer> server, link_server;
 };
+
+Status CoordinatorApp::Impl::open_bank() {
+  FLOTILLA_TRY(store::Database for_bank, open_database(config.database));
+  FLOTILLA_TRY(store::Database for_reader, open_database(config.database));
+  FLOTILLA_TRY(bank,
+               Bank::open(std::move(for_bank), clock, bank_options(config),
+                          [this](std::shared_ptr<const MoneyView> view) { limits.set(*view); }));
+  reader = std::make_unique<store::Worker>(std::move(for_reader), kMaxQuestions);
+  till = std::make_unique<BankTill>(*bank, limits, clock, core_post());
+  recovery = std::make_unique<Recovery>(*bank, clock, std::chrono::seconds(config.recovery_s));
+  gateway.set_limits(&limits);
+  dispatcher.set_till(till.get());
+  dispatcher.set_recall({[this] { return recovery->questions(); },
+                         [this](const ProviderId& node, const protocol::Recalled& report) {
+                           recovery->on_report(node, report);
+                         }});
+  return ok_status();
+}
 
 Status CoordinatorApp::Impl::start(store::Database database) {
   FLOTILLA_TRY(const auto seen,
@@ -177,12 +227,15 @@ Status CoordinatorApp::Impl::start(store::Database database) {
   FLOTILLA_TRY(access,
                AccessStore::open(std::move(database), keys, clock,
                                  [this](std::vector<NodeRecord> nodes) { nodes_changed(nodes); }));
+  FLOTILLA_TRY_STATUS(open_bank());
   started = true;
   links = std::make_unique<LinkAcceptor>(
       NodeSession::Context{identity, *access, clock, metrics, dispatcher, core_post()},
       kHandshakeTimeout);
+  serving::SurfaceOptions options = surface_options(config, metrics);
+  options.extra_routes = money_routes({*reader, *bank, keys, admin_access, clock});
   surface = std::make_unique<serving::HttpSurface>(gateway, clock, serving::make_net_lanes(io),
-                                                   surface_options(config, metrics));
+                                                   std::move(options));
   FLOTILLA_TRY(const ListenAddress address, parse_listen_address(config.listen));
   server = std::make_unique<net::HttpServer>(io, server_options(config, address),
                                              surface->handler(), serving::protocol_error_reply);
@@ -222,16 +275,19 @@ Result<std::unique_ptr<CoordinatorApp>> CoordinatorApp::start(const CoordinatorC
   FLOTILLA_TRY(store::Database database, open_database(config.database));
   FLOTILLA_TRY(protocol::Identity identity,
                protocol::Identity::load_or_create(config.identity_path()));
-  auto impl = std::make_unique<Impl>(config, clock, std::move(identity));
+  FLOTILLA_TRY(const std::string admin_key, read_admin_key(config.admin_key));
+  auto impl = std::make_unique<Impl>(config, clock, std::move(identity), admin_key);
   FLOTILLA_TRY_STATUS(impl->start(std::move(database)));
   log::info("coordinator_listening", {{"address", config.listen},
+                                      {"database", store::display_name(config.database)},
                                       {"port", impl->server->port()},
                                       {"tls", config.has_tls()},
                                       {"key", protocol::fingerprint(impl->identity.public_key())},
-                                      {"api_keys", impl->keys.num_active()}});
+                                      {"api_keys", impl->keys.num_active()},
+                                      {"admin", impl->admin_access.enabled()}});
   if (impl->keys.num_active() == 0) {
     log::warn("no_api_keys", {{"hint", "flotilla-coordinator keys create --name NAME --database " +
-                                           config.database}});
+                                           store::display_name(config.database)}});
   }
   return std::unique_ptr<CoordinatorApp>(new CoordinatorApp(std::move(impl)));
 }

@@ -33,6 +33,91 @@ std::span<const store::Migration> schema() {
        {
            "CREATE TABLE models_seen (name TEXT PRIMARY KEY, last_seen BIGINT NOT NULL)",
        }},
+      {3,
+       "money",
+       {
+           // Amounts in micro-units. reserved: the sum over the account's open jobs.
+           "CREATE TABLE accounts ("
+           "  id BIGINT PRIMARY KEY,"
+           "  name TEXT NOT NULL UNIQUE,"
+           "  created BIGINT NOT NULL,"
+           "  balance BIGINT NOT NULL DEFAULT 0,"
+           "  reserved BIGINT NOT NULL DEFAULT 0 CHECK (reserved >= 0),"
+           "  requests_per_minute BIGINT,"
+           "  input_tokens_per_minute BIGINT,"
+           "  output_tokens_per_minute BIGINT,"
+           "  CHECK (id = 2 OR balance >= reserved))",
+           "INSERT INTO accounts (id, name, created) VALUES (1, 'default', 0)",
+           "INSERT INTO accounts (id, name, created) VALUES (2, '@outside', 0)",
+           "INSERT INTO accounts (id, name, created) VALUES (3, '@platform', 0)",
+           // spent: what its jobs were charged.
+           "ALTER TABLE api_keys ADD COLUMN account BIGINT NOT NULL DEFAULT 1",
+           "ALTER TABLE api_keys ADD COLUMN expires BIGINT",
+           "ALTER TABLE api_keys ADD COLUMN spend_limit BIGINT",
+           "ALTER TABLE api_keys ADD COLUMN spent BIGINT NOT NULL DEFAULT 0",
+           "ALTER TABLE api_keys ADD COLUMN reserved BIGINT NOT NULL DEFAULT 0",
+           "ALTER TABLE api_keys ADD COLUMN requests_per_minute BIGINT",
+           "ALTER TABLE api_keys ADD COLUMN input_tokens_per_minute BIGINT",
+           "ALTER TABLE api_keys ADD COLUMN output_tokens_per_minute BIGINT",
+           // The account that the node earns for; without one the operator's.
+           "ALTER TABLE nodes ADD COLUMN owner BIGINT",
+           // Micro-units per million tokens. since: when it begins to hold.
+           "CREATE TABLE prices ("
+           "  id BIGINT PRIMARY KEY,"
+           "  model TEXT NOT NULL,"
+           "  input BIGINT NOT NULL,"
+           "  cached_input BIGINT NOT NULL,"
+           "  output BIGINT NOT NULL,"
+           "  since BIGINT NOT NULL,"
+           "  created BIGINT NOT NULL)",
+           // One row per job that is paid for, made before it starts: the reservation. state: 0
+           // open, 1 settled, 2 refunded whole. run: which start of the server made it.
+           "CREATE TABLE jobs ("
+           "  id TEXT PRIMARY KEY,"
+           "  run BIGINT NOT NULL,"
+           "  account BIGINT NOT NULL,"
+           "  api_key BIGINT NOT NULL,"
+           "  model TEXT NOT NULL,"
+           "  streamed BIGINT NOT NULL,"
+           "  price BIGINT NOT NULL,"
+           "  state BIGINT NOT NULL DEFAULT 0,"
+           "  reserved BIGINT NOT NULL,"
+           "  created BIGINT NOT NULL,"
+           "  ended BIGINT,"
+           "  outcome TEXT,"
+           "  prompt_tokens BIGINT NOT NULL DEFAULT 0,"
+           "  cached_tokens BIGINT NOT NULL DEFAULT 0,"
+           "  output_tokens BIGINT NOT NULL DEFAULT 0,"
+           "  charged BIGINT NOT NULL DEFAULT 0)",
+           "CREATE INDEX jobs_open ON jobs (created) WHERE state = 0",
+           "CREATE INDEX jobs_ended ON jobs (ended)",
+           "CREATE TABLE ledger_transactions ("
+           "  id BIGINT PRIMARY KEY,"
+           "  kind TEXT NOT NULL,"
+           "  time BIGINT NOT NULL,"
+           "  reference TEXT NOT NULL UNIQUE,"
+           "  note TEXT NOT NULL)",
+           "CREATE TABLE ledger_entries ("
+           "  transaction_id BIGINT NOT NULL,"
+           "  account BIGINT NOT NULL,"
+           "  amount BIGINT NOT NULL,"
+           "  PRIMARY KEY (transaction_id, account))",
+           // day: days since 1970-01-01, UTC.
+           "CREATE TABLE usage_days ("
+           "  day BIGINT NOT NULL,"
+           "  account BIGINT NOT NULL,"
+           "  api_key BIGINT NOT NULL,"
+           "  model TEXT NOT NULL,"
+           "  jobs BIGINT NOT NULL,"
+           "  prompt_tokens BIGINT NOT NULL,"
+           "  cached_tokens BIGINT NOT NULL,"
+           "  output_tokens BIGINT NOT NULL,"
+           "  charged BIGINT NOT NULL,"
+           "  PRIMARY KEY (day, account, api_key, model))",
+           // 'run': number of the last start; 'run_began', 'alive': unix seconds of it, and of its
+           // last sign of life; 'carried_before': older ledger rows were summed up.
+           "CREATE TABLE server_state (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+       }},
   };
   return kSteps;
 }
@@ -41,7 +126,8 @@ Result<store::Database> open_database(const std::string& path,
                                       const store::DatabaseOptions& options) {
   FLOTILLA_TRY(store::Database database, store::Database::open(path, options));
   if (Status migrated = store::migrate(database, schema()); !migrated.ok()) {
-    return Error{migrated.error().code, path + ": " + migrated.error().message};
+    return Error{migrated.error().code,
+                 store::display_name(path) + ": " + migrated.error().message};
   }
   return database;
 }

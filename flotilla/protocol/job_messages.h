@@ -190,4 +190,51 @@ struct Flow {
   }
 };
 
+// Coordinator to node, after a restart: what became of these jobs? Only to nodes that say that they
+// answer it.
+struct Recall {
+  static constexpr std::string_view kType = "recall";
+  static constexpr std::uint8_t kKind = 56;
+  static constexpr std::size_t kMaxJobs = 1'000;
+  std::vector<std::string> jobs = {};  // hex
+  template <class Self, class Visitor>
+  static void fields(Self& m, Visitor&& v) {
+    v("jobs", m.jobs, kMaxJobs);
+  }
+};
+
+// An attempt that was started and has ended.
+struct AttemptEnd {
+  std::string job = {};  // hex
+  std::uint32_t attempt = 0;
+  bool finished = false;          // with a Finish that was no error
+  std::uint64_t first_token = 0;  // index of the first token it sent: those before came from others
+  std::uint64_t end_token = 0;    // one after the last that it sent
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  bool operator==(const AttemptEnd&) const = default;
+  template <class Self, class Visitor>
+  static void fields(Self& m, Visitor&& v) {
+    v("job", m.job, kMaxName);
+    v("attempt", m.attempt);
+    v("finished", m.finished);
+    v("first_token", m.first_token);
+    v("end_token", m.end_token);
+    v("prompt_tokens", m.prompt_tokens);
+    v("cached_tokens", m.cached_tokens);
+  }
+};
+
+// Node to coordinator: the answer to Recall; jobs that it does not remember are left out.
+struct Recalled {
+  static constexpr std::string_view kType = "recalled";
+  static constexpr std::uint8_t kKind = 57;
+  static constexpr std::size_t kMaxBytes = 1u << 20;
+  std::vector<AttemptEnd> ends = {};
+  template <class Self, class Visitor>
+  static void fields(Self& m, Visitor&& v) {
+    v("ends", m.ends, 4 * Recall::kMaxJobs);
+  }
+};
+
 }  // namespace flotilla::protocol

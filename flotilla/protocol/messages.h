@@ -20,9 +20,9 @@ namespace flotilla::protocol {
 using HandshakeMessage = std::variant<Hello, Offer, Proof, Reject>;
 // What a node sends once the link is sealed.
 using ProviderMessage = std::variant<Register, Heartbeat, Progress, Lease, Refuse, Tokens, Finish,
-                                     CancelAck, ModelStatus, Drain>;
+                                     CancelAck, ModelStatus, Drain, Recalled>;
 // What the coordinator sends once the link is sealed.
 using CoordinatorMessage = std::variant<Registered, HeartbeatAck, Prepare, Start, Cancel, Flow,
-                                        Load, Unload, Drain, Reject>;
+                                        Load, Unload, Drain, Reject, Recall>;
 
 }  // namespace flotilla::protocol

@@ -79,12 +79,14 @@ struct Register {
   std::vector<ModelOffer> models = {};
   // A Progress comes at least so often while the node has jobs; 0: it sends none.
   std::uint32_t progress_interval_ms = 0;
+  bool answers_recall = false;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("software", m.software, kMaxName);
     v("hardware", m.hardware);
     v("models", m.models, kMaxModels);
     v("progress_interval_ms", m.progress_interval_ms);
+    v("answers_recall", m.answers_recall);
   }
 };
 

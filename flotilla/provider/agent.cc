@@ -190,6 +190,7 @@ void Agent::Impl::on_message(const protocol::FrameHeader& header,
                  [&](protocol::Start& m) { jobs->on_start(key, std::move(m)); },
                  [&](protocol::Cancel&) { jobs->on_cancel(key); },
                  [&](protocol::Flow& m) { jobs->on_flow(key, m.paused); },
+                 [&](protocol::Recall& m) { jobs->on_recall(m); },
                  [&](protocol::Load& m) { load(m.model); },
                  [&](protocol::Unload& m) { unload(m.model); },
                  [&](protocol::Drain& m) {
@@ -283,6 +284,7 @@ void Agent::Impl::unload(const std::string& model) {
 protocol::Register Agent::Impl::make_register() const {
   protocol::Register message;
   message.software = options.software;
+  message.answers_recall = true;
   message.progress_interval_ms = static_cast<std::uint32_t>(kProgressInterval.count());
   message.hardware = probe_hardware(options.num_threads);
   message.hardware.accelerator = options.accelerator.substr(0, protocol::kMaxName);

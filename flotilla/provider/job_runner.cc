@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t kMaxRemembered = 8'192;
+constexpr std::size_t kMaxRecent = 16'384;
 // A step that is not over after five times the longest one before it, and this long, is stuck.
 // Until a first step has ended nobody knows how slow the machine is.
 constexpr milliseconds kLongStep{30'000}, kLongFirstStep{120'000};
@@ -53,7 +54,8 @@ JobRunner::JobRunner(const net::Strand& strand, ModelManager& models, WorkerPool
       options_(options),
       send_(std::move(send)),
       on_load_changed_(std::move(on_load_changed)),
-      lease_timer_(strand) {}
+      lease_timer_(strand),
+      recent_(kMaxRecent) {}
 
 void JobRunner::refuse(const AttemptKey& key, RefuseReason reason, const Error& error,
                        std::uint32_t retry_after_ms) {
@@ -169,6 +171,7 @@ void JobRunner::on_start(const AttemptKey& key, protocol::Start start) {
     resumed->job.resume_ids = start.resume_ids;
     job.prepared = std::move(resumed);
   }
+  job.num_resumed = start.resume_ids.size();
   job.trim.emplace(start.emitted, start.resume_ids.size());
   job.tap = std::make_shared<EngineTap>(
       strand_, job.engine,
@@ -217,6 +220,7 @@ void JobRunner::on_token_event(const AttemptKey& key, std::uint64_t serial,
 
 void JobRunner::finish(const AttemptKey& key, Job& job, const engine::Finish& outcome) {
   speeds_[job.model].add_job(clock_.now() - job.started);
+  note_end(key, job, &outcome);
   if (job.num_cancels > 0) {
     for (std::uint32_t i = 0; i < job.num_cancels; ++i) {
       send_(protocol::CancelAck{.was_running = true, .usage = to_wire(outcome.usage)}, key);
@@ -254,6 +258,26 @@ void JobRunner::on_cancel(const AttemptKey& key) {
   send_(protocol::CancelAck{}, key);
 }
 
+// `outcome` is null when the connection went away first.
+void JobRunner::note_end(const AttemptKey& key, const Job& job, const engine::Finish* outcome) {
+  protocol::AttemptEnd end;
+  end.job = protocol::to_hex(key.job);
+  end.attempt = key.attempt;
+  end.first_token = job.num_resumed;
+  end.end_token = job.num_resumed + job.num_ids;
+  end.prompt_tokens = job.prompt_tokens;
+  if (outcome != nullptr) {
+    end.finished = outcome->reason != engine::FinishReason::kError && job.num_cancels == 0 &&
+                   job.trim->remaining() == 0;
+    end.cached_tokens = outcome->usage.cached_tokens;
+  }
+  recent_.note(std::move(end));
+}
+
+void JobRunner::on_recall(const protocol::Recall& recall) {
+  send_(protocol::Recalled{recent_.of(recall.jobs)}, {});
+}
+
 void JobRunner::on_flow(const AttemptKey& key, bool paused) {
   const auto it = jobs_.find(key);
   if (it != jobs_.end() && it->second.tap) it->second.tap->set_reader_full(paused);
@@ -269,6 +293,7 @@ void JobRunner::set_link_full(bool full) {
 void JobRunner::drop_all() {
   for (auto& [key, job] : jobs_) {
     if (!job.tap) continue;
+    note_end(key, job, nullptr);
     job.tap->detach();
     job.tap->set_link_full(false);  // a held sequence would never see its cancel answered
     job.tap->cancel();

@@ -18,6 +18,7 @@
 #include "flotilla/provider/engine_tap.h"
 #include "flotilla/provider/model_manager.h"
 #include "flotilla/provider/output_trim.h"
+#include "flotilla/provider/recent_ends.h"
 #include "flotilla/provider/speed.h"
 #include "flotilla/provider/worker_pool.h"
 
@@ -50,6 +51,7 @@ class JobRunner : public std::enable_shared_from_this<JobRunner> {
   void on_start(const AttemptKey& key, protocol::Start start);
   void on_cancel(const AttemptKey& key);
   void on_flow(const AttemptKey& key, bool paused);
+  void on_recall(const protocol::Recall& recall);
 
   // While set, Prepare is refused.
   void set_draining(bool draining) { draining_ = draining; }
@@ -75,6 +77,7 @@ class JobRunner : public std::enable_shared_from_this<JobRunner> {
     std::optional<OutputTrim> trim;
     bool any_calls = false;
     std::uint64_t num_ids = 0;  // sent
+    std::uint64_t num_resumed = 0;
     std::uint32_t num_cancels = 0;
     std::int64_t prompt_tokens = 0;
     Clock::Instant started;
@@ -87,6 +90,7 @@ class JobRunner : public std::enable_shared_from_this<JobRunner> {
   void on_prepared(const AttemptKey& key, std::uint64_t serial, Prepared prepared);
   void on_token_event(const AttemptKey& key, std::uint64_t serial, engine::TokenEvent event);
   void finish(const AttemptKey& key, Job& job, const engine::Finish& outcome);
+  void note_end(const AttemptKey& key, const Job& job, const engine::Finish* outcome);
   void forget(const AttemptKey& key);
   void remember_ended(const AttemptKey& key);
   void arm_lease_timer();
@@ -108,6 +112,7 @@ class JobRunner : public std::enable_shared_from_this<JobRunner> {
   std::map<AttemptKey, bool> ended_;
   std::deque<AttemptKey> ended_order_;
   std::map<std::string, Speed, std::less<>> speeds_;  // by model; outlives connections
+  RecentEnds recent_;                                 // outlives connections
   std::uint64_t next_serial_ = 1;
   bool draining_ = false;
   bool link_full_ = false;

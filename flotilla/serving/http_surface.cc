@@ -148,15 +148,56 @@ HttpSurface::Admission HttpSurface::admit(const net::HttpRequest& request, const
   return out;
 }
 
+struct HttpSurface::ExtraAdmission {
+  const ExtraRoute* route = nullptr;  // any of the path, when refused
+  std::optional<net::HttpResponse> refusal = {};
+};
+
+std::optional<HttpSurface::ExtraAdmission> HttpSurface::admit_extra(const net::HttpRequest& request,
+                                                                    const Exchange& in) const {
+  std::optional<ExtraAdmission> out;
+  std::string methods;
+  bool found = false;
+  for (const ExtraRoute& route : options_.extra_routes) {
+    if (!path_matches(route.path, request.path)) continue;
+    methods += route.method + ", ";
+    // The server leaves the body of an answer to HEAD out.
+    const bool same =
+        request.method == route.method || (request.method == "HEAD" && route.method == "GET");
+    if (!out || same) out = ExtraAdmission{&route, {}};
+    found = found || same;
+  }
+  if (!out) return out;
+  if (request.method == "OPTIONS") {
+    out->refusal = cors_.preflight(request, methods + "OPTIONS");
+  } else if (!found) {
+    methods.resize(methods.size() - 2);
+    out->refusal = protocol_refusal(in.style(), 405, "this URL answers " + methods + " only");
+    out->refusal->headers.add("Allow", methods + ", OPTIONS");
+  } else if (Status admitted = out->route->admit(request); !admitted.ok()) {
+    out->refusal = error_reply(admitted.error(), in.style());
+  }
+  return out;
+}
+
 std::optional<net::HttpResponse> HttpSurface::check_head(const net::HttpRequest& head) const {
   const Route* route = Route::find(head.path);
   const Exchange in = begin(head);
+  if (route == nullptr) {
+    if (auto extra = admit_extra(head, in)) {
+      if (!extra->refusal && extra->route->method == "GET") {
+        extra->refusal = protocol_refusal(in.style(), 400, "this URL takes no request body");
+      }
+      if (!extra->refusal) return std::nullopt;
+      return finish(clock_, in, extra->route->name, std::move(*extra->refusal));
+    }
+  }
   Admission admission = admit(head, route, in);
   if (!admission.refusal && route->target != Target::kApi) {
     admission.refusal = protocol_refusal(in.style(), 400, "this URL takes no request body");
   }
   if (!admission.refusal) return std::nullopt;
-  return finish(in, admission.name, std::move(*admission.refusal));
+  return finish(clock_, in, admission.name, std::move(*admission.refusal));
 }
 
 void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
@@ -164,6 +205,17 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
   const Route* route = Route::find(request.path);
   Exchange in = begin(request);
   in.http = std::move(http);
+  if (route == nullptr) {
+    if (auto extra = admit_extra(request, in)) {
+      if (extra->refusal) return answer(in, extra->route->name, std::move(*extra->refusal));
+      // May outlive the surface, but not the clock and the connection.
+      extra->route->handle(
+          request, [&clock = clock_, in, name = extra->route->name](net::HttpResponse response) {
+            in.http->send(finish(clock, in, name, std::move(response)));
+          });
+      return;
+    }
+  }
   Admission admission = admit(request, route, in);
   if (admission.refusal) return answer(in, admission.name, std::move(*admission.refusal));
   Caller caller = std::move(admission.caller);
@@ -197,12 +249,12 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
   }
 }
 
-net::HttpResponse HttpSurface::finish(const Exchange& in, std::string_view route,
-                                      net::HttpResponse response) const {
+net::HttpResponse HttpSurface::finish(const Clock& clock, const Exchange& in,
+                                      std::string_view route, net::HttpResponse response) {
   response.headers.entries.insert(response.headers.entries.end(), in.headers.entries.begin(),
                                   in.headers.entries.end());
   const auto elapsed =
-      std::chrono::duration_cast<std::chrono::milliseconds>(clock_.now() - in.started);
+      std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - in.started);
   // Probes come every few seconds and say nothing while they succeed.
   const bool is_probe = route == "healthz" || route == "readyz" || route == "metrics";
   if (is_probe && response.status < 400) {
@@ -219,7 +271,7 @@ net::HttpResponse HttpSurface::finish(const Exchange& in, std::string_view route
 
 void HttpSurface::answer(const Exchange& in, std::string_view route,
                          net::HttpResponse response) const {
-  in.http->send(finish(in, route, std::move(response)));
+  in.http->send(finish(clock_, in, route, std::move(response)));
 }
 
 Result<Caller> HttpSurface::identify(const net::HttpRequest& request) const {

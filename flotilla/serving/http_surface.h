@@ -14,6 +14,7 @@
 #include "flotilla/serving/chat_backend.h"
 #include "flotilla/serving/chat_session.h"
 #include "flotilla/serving/cors.h"
+#include "flotilla/serving/extra_route.h"
 #include "flotilla/serving/lane.h"
 
 namespace flotilla::serving {
@@ -23,6 +24,7 @@ struct SurfaceOptions {
   std::vector<std::string> allowed_origins;  // see CorsPolicy
   std::function<std::string()>
       metrics;  // the text of /metrics; absent: no such route. Called on I/O threads.
+  std::vector<ExtraRoute> extra_routes;  // looked at after the surface's own
 };
 
 // Thread-safe. `backend` and `clock` must outlive it, and the lanes' runtime must still run when it
@@ -51,7 +53,7 @@ class HttpSurface {
 
   std::size_t num_running() const { return sessions_.size(); }
 
-  // Every path and the method it answers, for the check of the API's description.
+  // Every path of its own and the method it answers, for the check of the API's description.
   static std::vector<std::pair<std::string_view, std::string_view>> routes();
 
  private:
@@ -62,8 +64,12 @@ class HttpSurface {
   // The route and who asks, or a refusal.
   struct Admission;
   Admission admit(const net::HttpRequest& request, const Route* route, const Exchange& in) const;
-  net::HttpResponse finish(const Exchange& in, std::string_view route,
-                           net::HttpResponse response) const;
+  // As admit(), for `extra_routes`; nullopt: none of them has this path.
+  struct ExtraAdmission;
+  std::optional<ExtraAdmission> admit_extra(const net::HttpRequest& request,
+                                            const Exchange& in) const;
+  static net::HttpResponse finish(const Clock& clock, const Exchange& in, std::string_view route,
+                                  net::HttpResponse response);
   void answer(const Exchange& in, std::string_view route, net::HttpResponse response) const;
   Result<Caller> identify(const net::HttpRequest& request) const;
   void serve_api(const Exchange& in, const Route& route, Caller caller);

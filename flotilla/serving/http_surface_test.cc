@@ -209,5 +209,82 @@ TEST(Replies, ProtocolErrorsHaveTheShapeOfAllErrors) {
   EXPECT_EQ(boost::json::parse(response.body).at("error").at("message"), "the head is too large");
 }
 
+TEST(ExtraRoutes, BracesStandForOneSegment) {
+  EXPECT_TRUE(path_matches("/v1/admin/nodes", "/v1/admin/nodes"));
+  EXPECT_TRUE(path_matches("/v1/keys/{id}", "/v1/keys/7"));
+  EXPECT_TRUE(path_matches("/v1/keys/{id}/rotate", "/v1/keys/7/rotate"));
+  for (const char* path : {"/v1/keys", "/v1/keys/", "/v1/keys/7/", "/v1/keys/7/rotate", "/v1/key/7",
+                           "v1/keys/7", "", "/", "/v1/keys//7"}) {
+    EXPECT_FALSE(path_matches("/v1/keys/{id}", path)) << path;
+  }
+}
+
+class WithExtraRoutes : public SurfaceTest {
+ protected:
+  void SetUp() override {
+    options.allowed_origins = {"https://a.example"};
+    const auto add = [&](const char* method) {
+      options.extra_routes.push_back(
+          {method, "/v1/things/{id}", "things",
+           [](const net::HttpRequest& r) {
+             return r.headers.find("x-secret")
+                        ? ok_status()
+                        : Status(Error{ErrorCode::kUnauthenticated, "the secret is needed"});
+           },
+           [this, method](const net::HttpRequest& r, ExtraRoute::Reply reply) {
+             seen.push_back(method + r.path + r.body);
+             later = std::move(reply);
+           }});
+    };
+    add("GET");
+    add("DELETE");
+  }
+  void TearDown() override {
+    later = nullptr;
+    SurfaceTest::TearDown();
+  }
+  std::vector<std::string> seen;
+  ExtraRoute::Reply later;
+};
+
+TEST_F(WithExtraRoutes, AnAnswerMayComeLaterAndCarriesWhatAllAnswersCarry) {
+  auto exchange =
+      request("DELETE", "/v1/things/7", "{}", {{"x-secret", "s"}, {"Origin", "https://a.example"}});
+  EXPECT_FALSE(exchange->sent);
+  EXPECT_EQ(seen, std::vector<std::string>{"DELETE/v1/things/7{}"});
+  later(json_reply(202, "{}"));
+  EXPECT_EQ(exchange->head.status, 202u);
+  EXPECT_FALSE(exchange->header("x-request-id").empty());
+  EXPECT_EQ(exchange->header("access-control-allow-origin"), "https://a.example");
+}
+
+TEST_F(WithExtraRoutes, AnAnswerThatComesAfterTheSurfaceHasGoneIsSent) {
+  auto exchange = request("GET", "/v1/things/7", {}, {{"x-secret", "s"}});
+  surface_.reset();
+  later(json_reply(200, "{}"));
+  EXPECT_EQ(exchange->head.status, 200u);
+}
+
+TEST_F(WithExtraRoutes, WhoeverMayNotIsRefusedByTheHeadAlone) {
+  EXPECT_EQ(request("GET", "/v1/things/7")->head.status, 401u);
+  net::HttpRequest head;
+  head.method = "DELETE";
+  head.path = "/v1/things/7";
+  EXPECT_EQ(surface().check_head(head)->status, 401u);
+  head.headers.add("x-secret", "s");
+  EXPECT_FALSE(surface().check_head(head));
+  head.method = "GET";
+  EXPECT_EQ(surface().check_head(head)->status, 400u);  // a GET with a body
+  EXPECT_TRUE(seen.empty());
+}
+
+TEST_F(WithExtraRoutes, OtherMethodsAreNamed) {
+  auto exchange = request("PUT", "/v1/things/7", {}, {{"x-secret", "s"}});
+  EXPECT_EQ(exchange->head.status, 405u);
+  EXPECT_EQ(exchange->header("allow"), "GET, DELETE, OPTIONS");
+  EXPECT_EQ(request("OPTIONS", "/v1/things/7")->head.status, 204u);
+  EXPECT_EQ(request("GET", "/v1/things")->head.status, 404u);
+}
+
 }  // namespace
 }  // namespace flotilla::serving

@@ -119,6 +119,7 @@ TEST(OpenApi, ListsEveryRouteAndNoOther) {
   std::set<std::string> in_document, in_code;
   for (const auto& path : document().at("paths").as_object()) {
     for (const auto& method : path.value().as_object()) {
+      if (method.value().as_object().contains("x-program")) continue;  // of one program only
       std::string name(method.key());
       for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
       in_document.insert(name + " " + std::string(path.key()));

@@ -21,7 +21,9 @@ struct HashOfHash {
 struct ApiKeyStore::Index {
   struct Entry {
     ApiKeyId id;
+    AccountId account;
     bool revoked;
+    std::optional<std::int64_t> expires;
   };
   // Looked up by hash: what the time of a lookup tells about a hash tells nothing about a key.
   std::unordered_map<KeyHash, Entry, HashOfHash> keys;
@@ -34,7 +36,8 @@ ApiKeyStore::~ApiKeyStore() = default;
 void ApiKeyStore::load(const std::vector<KeyRecord>& keys) {
   auto fresh = std::make_shared<Index>();
   for (const KeyRecord& key : keys) {
-    fresh->keys.emplace(key.hash, Index::Entry{key.id, key.revoked.has_value()});
+    fresh->keys.emplace(key.hash,
+                        Index::Entry{key.id, key.account, key.revoked.has_value(), key.expires});
     if (!key.revoked) ++fresh->num_active;
   }
   std::lock_guard lock(mutex_);
@@ -46,7 +49,8 @@ std::shared_ptr<const ApiKeyStore::Index> ApiKeyStore::index() const {
   return index_;
 }
 
-Result<serving::Caller> ApiKeyStore::authenticate(std::optional<std::string_view> key) const {
+Result<serving::Caller> ApiKeyStore::authenticate(std::optional<std::string_view> key,
+                                                  std::int64_t now) const {
   if (!key)
     return Error{ErrorCode::kUnauthenticated, "an API key is needed: Authorization: Bearer KEY"};
   if (key->size() > kMaxKeyBytes)
@@ -56,8 +60,11 @@ Result<serving::Caller> ApiKeyStore::authenticate(std::optional<std::string_view
   if (found == keys->keys.end())
     return Error{ErrorCode::kUnauthenticated, "the API key is not valid"};
   if (found->second.revoked) return Error{ErrorCode::kUnauthenticated, "the API key was revoked"};
+  if (found->second.expires && *found->second.expires <= now)
+    return Error{ErrorCode::kUnauthenticated, "the API key has expired"};
   serving::Caller caller;
   caller.key_id = found->second.id.value;
+  caller.account_id = found->second.account.value;
   caller.tenant = "key-" + std::to_string(caller.key_id);
   return caller;
 }

@@ -20,8 +20,10 @@ class ApiKeyStore {
   ~ApiKeyStore();
   // Replaces what is known.
   void load(const std::vector<KeyRecord>& keys);
-  // kUnauthenticated: no key, an unknown one, or one that was revoked. request_id stays empty.
-  Result<serving::Caller> authenticate(std::optional<std::string_view> key) const;
+  // kUnauthenticated: no key, an unknown one, or one that was revoked or has expired (at `now`,
+  // unix seconds). request_id stays empty.
+  Result<serving::Caller> authenticate(std::optional<std::string_view> key,
+                                       std::int64_t now = 0) const;
   std::size_t num_active() const;
 
  private:

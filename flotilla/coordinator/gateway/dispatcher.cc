@@ -45,6 +45,8 @@ void Dispatcher::submit(Admission admission) {
   fresh.prepare = std::move(admission.prepare);
   fresh.sink = std::move(admission.sink);
   fresh.key = admission.key;
+  fresh.account = admission.account;
+  fresh.is_free = admission.is_free;
   fresh.admitted = clock_.now();
   Request& request = table_.add_request(std::move(fresh));
   std::vector<JobId> jobs;
@@ -135,6 +137,7 @@ void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
   job.provider = &provider;
   job.attempt_since = job.last_progress = clock_.now();
   job.num_frames = 0;
+  job.waiting.reset();
   if (provider.jobs.empty()) provider.pulse.start(job.attempt_since);
   provider.jobs.insert(job.id);
   provider.link->send_prepare(request.prepare, job.choice, job.id, job.attempt);
@@ -251,6 +254,7 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
                                     {"faults", machines_.num_faults(provider.id)},
                                     {"numerics", numerics_of(message)}});
   metrics_.node_connected();
+  ask_about_earlier_jobs(provider, message);
   on_models_changed_();
   pump_all();
   update_gauges();
@@ -364,6 +368,7 @@ void Dispatcher::finish_job(Job& job, serving::ChatFinish finish) {
 }
 
 void Dispatcher::settle(Job& job, std::string_view outcome) {
+  pay(job, outcome);
   metrics_.job_finished(outcome);
   table_.erase_job(job.id);
 }

@@ -19,6 +19,7 @@
 #include "flotilla/base/clock.h"
 #include "flotilla/coordinator/gateway/fair_queue.h"
 #include "flotilla/coordinator/gateway/in_flight.h"
+#include "flotilla/coordinator/gateway/till.h"
 #include "flotilla/coordinator/metrics.h"
 #include "flotilla/coordinator/registry/machine_memory.h"
 #include "flotilla/coordinator/registry/provider_registry.h"
@@ -58,7 +59,9 @@ struct Admission {
   std::uint32_t num_choices = 1;
   std::shared_ptr<const protocol::Prepare> prepare;
   EventSink sink;
-  std::uint64_t key = 0;  // API key, for fairness between keys
+  std::uint64_t key = 0;   // API key, for fairness between keys
+  AccountId account = {};  // pays
+  bool is_free = false;    // whatever the prices are
 };
 
 // A node that has passed the handshake.
@@ -74,6 +77,15 @@ class Dispatcher {
   // have changed.
   Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limits,
              std::function<void()> on_models_changed);
+
+  // Jobs are paid for at `till`, which outlives the last of them. Without one everything is free.
+  void set_till(Till* till) { till_ = till; }
+  // What a node reports of jobs of an earlier run, and what nodes are asked when they join.
+  struct RecallHooks {
+    std::function<std::vector<protocol::Recall>()> questions;
+    std::function<void(const ProviderId&, const protocol::Recalled&)> on_report;
+  };
+  void set_recall(RecallHooks hooks) { recall_ = std::move(hooks); }
 
   // Requests. Every job of an admission ends with exactly one event that has `finish`, unless it is
   // cancelled.
@@ -164,6 +176,14 @@ class Dispatcher {
                  std::string_view how);
   void forgive_silence(Clock::Instant now);
 
+  // Money (dispatcher_money.cc).
+  bool wait_for_money(Job& job, const protocol::Lease& lease);
+  void on_held(const JobId& id, const ReserveOrder& order, Result<Reservation> made);
+  void start_leased(Job& job, const protocol::Lease& lease);
+  void note_served(Job& job, std::uint64_t num_tokens);
+  void pay(const Job& job, std::string_view outcome);
+  void ask_about_earlier_jobs(ProviderRecord& provider, const protocol::Register& message);
+
   // Events towards the client (dispatcher_events.cc).
   void emit(Job& job, serving::ChatEvent event, bool has_content);
   void commit(Job& job);
@@ -187,6 +207,8 @@ class Dispatcher {
   InFlightTable table_;
   std::unordered_map<std::string, FairQueue> queues_;  // by model, none empty
   MachineMemory machines_;
+  Till* till_ = nullptr;
+  RecallHooks recall_;
   std::unordered_set<ProviderId> revoked_;
   Clock::Instant last_tick_{};
   bool draining_ = false;

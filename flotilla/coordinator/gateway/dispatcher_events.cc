@@ -156,8 +156,8 @@ void Dispatcher::check_jobs(Clock::Instant now) {
         if (now >= job.queue_deadline) late.push_back(id);
         break;
       case JobState::kPreparing:
-        // A long prompt on a slow line has not even arrived.
-        if (still_sending(job)) {
+        // A long prompt on a slow line has not even arrived, and the bank takes its time.
+        if (still_sending(job) || job.waiting) {
           table_.job(id)->attempt_since = now;
         } else if (now - job.attempt_since >= limits_.lease_timeout) {
           late.push_back(id);

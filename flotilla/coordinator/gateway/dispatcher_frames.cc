@@ -112,7 +112,10 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
                         [&](protocol::CancelAck&) { on_cancel_ack(job_id, attempt); },
                         [&](protocol::ModelStatus& m) { on_model_status(*provider, m); },
                         [&](protocol::Progress& m) { on_progress(*provider, m); },
-                        [&](protocol::Drain& m) { on_drain(*provider, m); }},
+                        [&](protocol::Drain& m) { on_drain(*provider, m); },
+                        [&](protocol::Recalled& m) {
+                          if (recall_.on_report) recall_.on_report(provider->id, m);
+                        }},
              message);
   if (request) erase_if_done(*request);
 }
@@ -122,13 +125,7 @@ void Dispatcher::on_lease(Job& job, const protocol::Lease& lease) {
     metrics_.frame_dropped();
     return;
   }
-  const std::string model = table_.request(job.request)->model;
-  if (!begin_attempt(job, lease)) {
-    pump(model);
-    return;
-  }
-  if (table_.request(job.request)->paused)
-    job.provider->link->send(protocol::Flow{true}, job.id, job.attempt);
+  start_leased(job, lease);
 }
 
 void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
@@ -186,6 +183,7 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   ++job.num_frames;
   if (!tokens.ids.empty()) note_progress(job, job.last_progress);
   metrics_.tokens_relayed(tokens.ids.size());
+  note_served(job, tokens.ids.size());
   job.ids.insert(job.ids.end(), tokens.ids.begin(), tokens.ids.end());
   serving::ChatEvent event;
   event.choice = static_cast<int>(job.choice);
@@ -236,6 +234,8 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
                                                                        : Reason::kStop;
     done.usage = to_event(finish.usage);
     done.matched_stop = finish.matched_stop;
+    job.cached_tokens = finish.usage.cached_tokens;
+    note_served(job, 0);
     // Every token counts once, whichever nodes computed it.
     done.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
     machines_.success(job.provider->id);

@@ -22,6 +22,7 @@ void Dispatcher::begin_anew(Job& job) {
   job.emitted = {};
   job.num_resumed = 0;
   job.mixed_numerics = false;
+  job.served.clear();
 }
 
 // The node has rendered the prompt: it continues what was begun, if it is the same prompt for the
@@ -48,6 +49,8 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
     }
     begin_anew(job);
   }
+  if (!job.begun()) job.prompt_tokens = lease.prompt_tokens;
+  if (wait_for_money(job, lease)) return true;
   protocol::Start start;
   job.num_resumed = job.ids.size();
   if (job.begun()) {
@@ -63,7 +66,6 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
                                 {"tokens", job.ids.size()},
                                 {"mixed_numerics", job.mixed_numerics}});
   } else {
-    job.prompt_tokens = lease.prompt_tokens;
     job.prompt_digest = lease.prompt_digest;
     job.model_digest = offer.model_digest;
     job.numerics_id = offer.numerics_id;

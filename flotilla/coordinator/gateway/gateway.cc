@@ -34,6 +34,18 @@ class GatewayStream final : public serving::ChatStream {
   std::atomic<bool> cancelled_{false};
 };
 
+// A request that was not let in: only its refusal is under way.
+class RefusedStream final : public serving::ChatStream {
+ public:
+  ~RefusedStream() override { cancel(); }
+  void cancel() override { *cancelled_ = true; }
+  void resume() override {}
+  std::shared_ptr<std::atomic<bool>> cancelled() const { return cancelled_; }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+};
+
 }  // namespace
 
 Gateway::Gateway(CorePost core, Dispatcher& dispatcher, const ApiKeyStore& keys, const Clock& clock)
@@ -49,9 +61,32 @@ void Gateway::publish_models(std::vector<serving::ModelEntry> models) {
   models_.swap(models);
 }
 
+std::unique_ptr<serving::ChatStream> Gateway::refuse(
+    Error why, std::int64_t num_choices, std::function<bool(serving::ChatEvent)> on_event) {
+  auto stream = std::make_unique<RefusedStream>();
+  core_([refused = stream->cancelled(), why = std::move(why), num_choices,
+         on_event = std::move(on_event)] {
+    for (std::int64_t choice = 0; choice < num_choices && !*refused; ++choice) {
+      serving::ChatEvent event;
+      event.choice = static_cast<int>(choice);
+      event.finish.emplace();
+      event.finish->reason = serving::ChatFinish::Reason::kError;
+      event.finish->error = why;
+      (void)on_event(std::move(event));
+    }
+  });
+  return stream;
+}
+
 std::unique_ptr<serving::ChatStream> Gateway::start(
     api::ChatRequest request, const serving::Caller& caller,
     std::function<bool(serving::ChatEvent)> on_event) {
+  if (limits_ != nullptr && !request.count_only) {
+    if (Status allowed = limits_->admit(AccountId{caller.account_id}, ApiKeyId{caller.key_id});
+        !allowed.ok()) {
+      return refuse(std::move(allowed).error(), request.n, std::move(on_event));
+    }
+  }
   // From here on the request is the same on every node and every attempt.
   request.sampling_seed = request.seed.value_or(random_seed());
   request.render_time = clock_.unix_seconds();
@@ -71,6 +106,8 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
   admission.prepare = std::move(prepare);
   admission.sink = std::move(on_event);
   admission.key = caller.key_id;
+  admission.account = AccountId{caller.account_id};
+  admission.is_free = request.count_only;
   const RequestId id = admission.id;
   core_([&dispatcher = dispatcher_, admission = std::make_shared<Admission>(std::move(admission))] {
     dispatcher.submit(std::move(*admission));
@@ -79,7 +116,7 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
 }
 
 Result<serving::Caller> Gateway::authenticate(std::optional<std::string_view> key) const {
-  return keys_.authenticate(key);
+  return keys_.authenticate(key, clock_.unix_seconds());
 }
 
 bool Gateway::ready(std::string* why_not) const {

@@ -12,6 +12,7 @@
 #include "flotilla/base/clock.h"
 #include "flotilla/coordinator/auth/api_key_store.h"
 #include "flotilla/coordinator/gateway/dispatcher.h"
+#include "flotilla/coordinator/money/rate_limits.h"
 #include "flotilla/serving/chat_backend.h"
 
 namespace flotilla::coordinator {
@@ -32,13 +33,19 @@ class Gateway final : public serving::ChatBackend {
   bool ready(std::string* why_not) const override;
 
   void publish_models(std::vector<serving::ModelEntry> models);
+  // Requests beyond them are refused. Before the first request; must outlive the gateway.
+  void set_limits(RateLimits* limits) { limits_ = limits; }
   void set_draining() { draining_ = true; }
 
  private:
+  std::unique_ptr<serving::ChatStream> refuse(Error why, std::int64_t num_choices,
+                                              std::function<bool(serving::ChatEvent)> on_event);
+
   const CorePost core_;
   Dispatcher& dispatcher_;  // core strand only
   const ApiKeyStore& keys_;
   const Clock& clock_;
+  RateLimits* limits_ = nullptr;
   std::atomic<std::uint64_t> num_requests_{0};
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;

@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "flotilla/base/clock.h"
 #include "flotilla/base/ids.h"
+#include "flotilla/coordinator/money/job_money.h"
 #include "flotilla/coordinator/registry/provider_record.h"
 #include "flotilla/protocol/messages.h"
 #include "flotilla/serving/chat_backend.h"
@@ -61,6 +63,16 @@ struct Job {
   std::optional<Clock::Instant> lost_at;  // the last attempt's end, until the answer goes on
   bool begun() const { return !ids.empty(); }
 
+  // Money (dispatcher_money.cc). A job starts when what it may cost is held, where it costs
+  // anything.
+  bool asked_to_hold = false;  // and not answered yet
+  bool funded = false;
+  std::optional<protocol::Lease> waiting;  // the current attempt's, while that is asked
+  Reservation reservation;
+  std::int64_t cached_tokens = 0;
+  std::vector<std::pair<ProviderId, std::uint64_t>>
+      served;  // tokens by node, since the answer began
+
   // Events kept back until the commit: with the first content of a stream, at the end otherwise.
   // Until then the answer may begin anew; after it only an exact continuation will do.
   bool committed = false;
@@ -75,6 +87,8 @@ inline constexpr std::uint32_t kStrike = 4;
 struct Request {
   RequestId id;
   std::uint64_t key = 0;  // the API key: keys take turns in the queue
+  AccountId account;      // pays
+  bool is_free = false;   // whatever the prices are
   std::string name;       // request id in logs
   std::string model;
   bool stream = false;

@@ -88,7 +88,7 @@ Status bind_node(store::Database& database, const protocol::KnownNode& known,
       "WHERE name = :p3 AND invite_key = :p4 AND public_key IS NULL AND revoked IS NULL",
       {to_text(key), now, known.node, to_text(known.invite_key)});
   if (!done.ok()) return std::move(done).error();
-  if (*done == 1) return ok_status();
+  if (*done == 1) return note_change(database);  // whom it earns for is known by its key
   // The same machine may have connected twice at once.
   FLOTILLA_TRY(const auto present, find_node(database, known.node));
   if (present && !present->revoked && present->public_key == key) return ok_status();

@@ -1,0 +1,296 @@
+// When jobs are paid for.
+#include "flotilla/coordinator/fleet_fixture.h"
+
+namespace flotilla::coordinator {
+namespace {
+
+using protocol::WireFinishReason;
+
+// Answers when it is told to.
+struct FakeTill final : Till {
+  bool must_hold(const std::string&, AccountId payer, const ProviderId& node) const override {
+    return is_paid && !(own_node && *own_node == node && payer.value == 9);
+  }
+  void hold(ReserveOrder order, std::function<void(Result<Reservation>)> done) override {
+    asked.push_back(std::move(order));
+    answers.push_back(std::move(done));
+  }
+  void end(EndedJob job) override { ended.push_back(std::move(job)); }
+  void say_yes(std::size_t i = 0) { answers.at(i)(Reservation{1, 100}); }
+  void say_no(std::size_t i = 0) {
+    answers.at(i)(Error{ErrorCode::kInsufficientFunds, "too little"});
+  }
+
+  bool is_paid = true;
+  std::optional<ProviderId> own_node;
+  std::vector<ReserveOrder> asked;
+  std::vector<std::function<void(Result<Reservation>)>> answers;
+  std::vector<EndedJob> ended;
+};
+
+class MoneyFleet : public Fleet {
+ protected:
+  MoneyFleet() { dispatcher.set_till(&till); }
+  std::shared_ptr<FakeClient> ask_paid(bool stream = true, std::uint32_t n = 1,
+                                       bool is_free = false) {
+    auto client = std::make_shared<FakeClient>();
+    client->id = RequestId{++num_requests};
+    auto prepare = std::make_shared<protocol::Prepare>();
+    prepare->model = "m";
+    const auto sink = [client](serving::ChatEvent event) {
+      client->events.push_back(std::move(event));
+      return client->takes_more;
+    };
+    Admission admission{client->id, "req", stream, n, prepare, sink, 4};
+    admission.account = AccountId{9};
+    admission.is_free = is_free;
+    dispatcher.submit(std::move(admission));
+    return client;
+  }
+  static std::size_t num_starts(const FakeNode& node) { return node.all<protocol::Start>().size(); }
+  FakeTill till;
+};
+
+TEST_F(MoneyFleet, AJobStartsWhenItsWorstCaseIsHeld) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  ASSERT_EQ(till.asked.size(), 1u);
+  EXPECT_EQ(till.asked[0].job, asked.job);
+  EXPECT_EQ(till.asked[0].account.value, 9u);
+  EXPECT_EQ(till.asked[0].key.value, 4u);
+  EXPECT_EQ(till.asked[0].prompt_tokens, 5);
+  EXPECT_EQ(till.asked[0].max_output_tokens, 4'091) << "no less than the context has room for";
+  EXPECT_TRUE(till.asked[0].streamed);
+  EXPECT_EQ(num_starts(*node), 0u);
+  till.say_yes();
+  EXPECT_EQ(num_starts(*node), 1u);
+  tokens(*node, asked, 0, "a");
+  tokens(*node, asked, 1, "b");
+  finish(*node, asked, 2);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_TRUE(till.ended[0].delivered);
+  EXPECT_EQ(till.ended[0].reservation.amount, 100);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 2}));
+  EXPECT_EQ(till.ended[0].outcome, "ok");
+  ASSERT_EQ(till.ended[0].served.size(), 1u);
+  EXPECT_EQ(till.ended[0].served[0].second, 2u);
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, TheNodesOwnBoundIsTheWorstCase) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  protocol::Lease granted;
+  granted.prompt_tokens = 7;
+  granted.granted_tokens = 33;
+  say(*node, node->asked.at(0), granted);
+  EXPECT_EQ(till.asked.at(0).prompt_tokens, 7);
+  EXPECT_EQ(till.asked.at(0).max_output_tokens, 33);
+}
+
+TEST_F(MoneyFleet, TooLittleMoneyEndsTheJobBeforeItStarts) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  till.say_no();
+  EXPECT_EQ(client->error().code, ErrorCode::kInsufficientFunds);
+  EXPECT_EQ(num_starts(*node), 0u);
+  EXPECT_EQ(node->all<protocol::Cancel>().size(), 1u);
+  say(*node, asked, protocol::CancelAck{});
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_FALSE(till.ended[0].reservation.held());
+  EXPECT_FALSE(till.ended[0].delivered);
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, WhatIsHeldForAJobThatWasCancelledGoesBack) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  dispatcher.cancel(client->id);
+  say(*node, asked, protocol::CancelAck{});
+  ASSERT_EQ(till.ended.size(), 1u) << "nothing was held when it ended";
+  till.say_yes();
+  ASSERT_EQ(till.ended.size(), 2u);
+  EXPECT_EQ(till.ended[1].job, asked.job);
+  EXPECT_TRUE(till.ended[1].reservation.held());
+  EXPECT_FALSE(till.ended[1].delivered);
+  EXPECT_EQ(num_starts(*node), 0u);
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, ANodeLostWhileMoneyIsAskedForDoesNotAskTwice) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  lease(*first);
+  const auto second = join("b");
+  lose(*first);
+  lease(*second);
+  EXPECT_EQ(till.asked.size(), 1u);
+  EXPECT_EQ(num_starts(*second), 0u);
+  till.say_yes();
+  EXPECT_EQ(num_starts(*second), 1u);
+}
+
+TEST_F(MoneyFleet, MoneyThatArrivesWhileTheJobWaitsForANodeStaysHeld) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  lease(*first);
+  lose(*first);
+  till.say_yes();
+  const auto second = join("b");
+  lease(*second);
+  EXPECT_EQ(till.asked.size(), 1u);
+  EXPECT_EQ(num_starts(*second), 1u);
+}
+
+TEST_F(MoneyFleet, ARefusalThatArrivesWhileTheJobWaitsForANodeEndsIt) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  lease(*first);
+  lose(*first);
+  till.say_no();
+  EXPECT_EQ(client->error().code, ErrorCode::kInsufficientFunds);
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, ASlowBankIsNotTheNodesFault) {
+  const auto node = join_lively("a");
+  const auto client = ask_paid();
+  lease(*node);
+  for (int i = 0; i < 100; ++i) {
+    say(*node, {}, protocol::Progress{});
+    wait(std::chrono::milliseconds(200));
+  }
+  till.say_yes();
+  EXPECT_EQ(num_starts(*node), 1u);
+}
+
+// "No token charged twice", whatever number of nodes served it.
+TEST_F(MoneyFleet, AnAnswerOfTwoNodesIsPaidOnceAndDividedByTokens) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  const auto before = lease(*first);
+  till.say_yes();
+  tokens(*first, before, 0, "one ");
+  tokens(*first, before, 1, "two ");
+  const auto second = join("b");
+  lose(*first);
+  const auto after = lease(*second);
+  EXPECT_EQ(till.asked.size(), 1u) << "it is held already";
+  tokens(*second, after, 2, "three");
+  finish(*second, after, 1);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 3}));
+  ASSERT_EQ(till.ended[0].served.size(), 2u);
+  EXPECT_EQ(till.ended[0].served[0], (std::pair<ProviderId, std::uint64_t>(first->id, 2)));
+  EXPECT_EQ(till.ended[0].served[1], (std::pair<ProviderId, std::uint64_t>(second->id, 1)));
+}
+
+TEST_F(MoneyFleet, LostForGoodAfterContentIsChargedAsDelivered) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  till.say_yes();
+  tokens(*node, asked, 0, "one");
+  lose(*node);
+  wait(limits.queue_timeout + std::chrono::seconds(1));
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_TRUE(till.ended[0].delivered);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 1}));
+}
+
+TEST_F(MoneyFleet, AClientThatLeavesPaysForWhatItGot) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  till.say_yes();
+  tokens(*node, asked, 0, "one");
+  dispatcher.cancel(client->id);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_EQ(till.ended[0].tokens.output, 1);
+  EXPECT_EQ(till.ended[0].outcome, "cancelled");
+}
+
+TEST_F(MoneyFleet, WhatNobodyHasSeenIsNotCharged) {
+  const auto node = join("a");
+  const auto whole = ask_paid(false);
+  const auto asked = lease(*node);
+  till.say_yes();
+  tokens(*node, asked, 0, "one");
+  dispatcher.cancel(whole->id);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_FALSE(till.ended[0].delivered);
+  EXPECT_TRUE(till.ended[0].reservation.held());
+  const auto failed = ask_paid();
+  const auto again = lease(*node, 1);
+  till.say_yes(1);
+  fail(*node, again, {ErrorCode::kInvalidArgument, "no"});
+  ASSERT_EQ(till.ended.size(), 2u);
+  EXPECT_FALSE(till.ended[1].delivered);
+}
+
+TEST_F(MoneyFleet, ChoicesShareThePrompt) {
+  const auto node = join("a");
+  const auto client = ask_paid(false, 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto asked = lease(*node, i);
+    till.say_yes(i);
+    tokens(*node, asked, 0, "x");
+    finish(*node, asked, 1);
+  }
+  ASSERT_EQ(till.ended.size(), 2u);
+  EXPECT_EQ(till.asked[0].prompt_tokens + till.asked[1].prompt_tokens, 5);
+  EXPECT_EQ(till.ended[0].tokens.prompt + till.ended[1].tokens.prompt, 5);
+}
+
+TEST_F(MoneyFleet, OnesOwnNodeNeedsNoMoneyUntilAnotherTakesOver) {
+  const auto own = join("own");
+  till.own_node = own->id;
+  const auto client = ask_paid();
+  const auto before = lease(*own);
+  EXPECT_EQ(num_starts(*own), 1u);
+  EXPECT_TRUE(till.asked.empty());
+  tokens(*own, before, 0, "one");
+  const auto other = join("other");
+  lose(*own);
+  lease(*other);
+  EXPECT_EQ(num_starts(*other), 0u);
+  ASSERT_EQ(till.asked.size(), 1u);
+  till.say_no();
+  EXPECT_EQ(client->error().code, ErrorCode::kInsufficientFunds);
+  EXPECT_EQ(client->text(), "one");
+}
+
+TEST_F(MoneyFleet, CountingTokensIsFreeAndNotRecorded) {
+  const auto node = join("a");
+  const auto client = ask_paid(false, 1, true);
+  const auto asked = lease(*node);
+  EXPECT_EQ(num_starts(*node), 1u);
+  finish(*node, asked, 0);
+  EXPECT_TRUE(till.asked.empty());
+  EXPECT_TRUE(till.ended.empty());
+}
+
+TEST_F(MoneyFleet, ANodeIsAskedAboutJobsOfAnEarlierRunWhenItCanTell) {
+  std::vector<std::string> reported;
+  dispatcher.set_recall({[] {
+                           return std::vector<protocol::Recall>{{{"aa"}}, {{"bb"}}};
+                         },
+                         [&](const ProviderId& node, const protocol::Recalled& report) {
+                           reported.push_back(node.value + ":" + report.ends.at(0).job);
+                         }});
+  protocol::Register old_node, new_node;
+  old_node.models = new_node.models = {offer("m", 1)};
+  new_node.answers_recall = true;
+  EXPECT_TRUE(join("old", old_node)->all<protocol::Recall>().empty());
+  const auto node = join("new", new_node);
+  ASSERT_EQ(node->all<protocol::Recall>().size(), 2u);
+  EXPECT_EQ(node->all<protocol::Recall>()[1].jobs, std::vector<std::string>{"bb"});
+  say(*node, {}, protocol::Recalled{{{.job = "aa"}}});
+  EXPECT_EQ(reported, std::vector<std::string>{"id-new:aa"});
+}
+
+}  // namespace
+}  // namespace flotilla::coordinator

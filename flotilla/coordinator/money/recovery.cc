@@ -1,0 +1,85 @@
+#include "flotilla/coordinator/money/recovery.h"
+
+#include <algorithm>
+
+#include "flotilla/base/text.h"
+#include "flotilla/coordinator/money/bank_till.h"
+#include "flotilla/log/log.h"
+#include "flotilla/protocol/identity.h"
+
+namespace flotilla::coordinator {
+
+Recovery::Recovery(Bank& bank, const Clock& clock, std::chrono::seconds patience)
+    : bank_(bank), clock_(clock), deadline_(clock.now() + patience) {
+  for (OpenJob& job : bank.take_open_jobs()) {
+    const JobId id = job.order.job;
+    jobs_[id].job = std::move(job);
+  }
+}
+
+std::vector<protocol::Recall> Recovery::questions() const {
+  std::vector<protocol::Recall> out;
+  for (const auto& [id, open] : jobs_) {
+    if (out.empty() || out.back().jobs.size() == protocol::Recall::kMaxJobs) out.emplace_back();
+    out.back().jobs.push_back(protocol::to_hex(id));
+  }
+  return out;
+}
+
+void Recovery::on_report(const ProviderId& node, const protocol::Recalled& report) {
+  for (const protocol::AttemptEnd& end : report.ends) {
+    JobId id;
+    const auto bytes = from_hex(end.job);
+    if (!bytes || bytes->size() != id.bytes.size()) continue;
+    std::copy(bytes->begin(), bytes->end(), id.bytes.begin());
+    const auto at = jobs_.find(id);
+    if (at == jobs_.end() || end.end_token < end.first_token) continue;
+    Open& open = at->second;
+    const Open::Part part{node, end.attempt, end.first_token, end.end_token};
+    const auto same = std::find_if(open.parts.begin(), open.parts.end(), [&](const auto& known) {
+      return known.node == node && known.attempt == end.attempt;
+    });
+    if (same == open.parts.end()) {
+      open.parts.push_back(part);
+    } else {
+      *same = part;  // it has registered again and was asked again
+    }
+    if (!end.finished) continue;
+    open.finished = true;
+    open.tokens.cached = end.cached_tokens;
+    open.tokens.output = static_cast<std::int64_t>(end.end_token);
+    settle(open);
+    jobs_.erase(at);
+  }
+}
+
+void Recovery::tick() {
+  if (jobs_.empty() || clock_.now() < deadline_) return;
+  for (auto& [id, open] : jobs_) settle(open);
+  jobs_.clear();
+}
+
+void Recovery::settle(Open& open) {
+  SettleOrder order = std::move(open.job.order);
+  std::vector<std::pair<ProviderId, std::uint64_t>> served;
+  std::uint64_t end = 0;
+  for (const Open::Part& part : open.parts) {
+    served.emplace_back(part.node, part.end - part.first);
+    end = std::max(end, part.end);
+  }
+  if (!open.finished) open.tokens.output = static_cast<std::int64_t>(end);
+  open.tokens.prompt = order.tokens.prompt;  // as it was held: 0 where another choice pays for it
+  open.tokens.cached = std::min(open.tokens.cached, open.tokens.prompt);
+  order.refund = !open.finished && (!open.job.streamed || end == 0);
+  order.tokens = open.tokens;
+  order.served = owners_of(*bank_.view(), served);
+  order.outcome = "recovered";
+  log::info("job_recovered", {{"job", protocol::to_hex(order.job)},
+                              {"finished", open.finished},
+                              {"refunded", order.refund},
+                              {"nodes", open.parts.size()},
+                              {"tokens", open.tokens.output}});
+  bank_.settle(std::move(order));
+}
+
+}  // namespace flotilla::coordinator
