@@ -11,7 +11,7 @@
 namespace flotilla::apps {
 namespace {
 
-struct Options {
+struct BenchCommand {
   BenchOptions bench;
   std::string model, models_dir = default_models_dir();
 };
@@ -21,7 +21,7 @@ void print(const char* title, const Figure& f, const char* unit, double scale = 
   std::printf(format, title, f.median * scale, f.min * scale, f.max * scale, unit);
 }
 
-int bench(Options& options) {
+int bench(BenchCommand& options) {
   auto folder = resolve_model(options.model, options.models_dir);
   if (!folder.ok()) return report(folder.error());
   options.bench.folder = *folder;
@@ -59,7 +59,7 @@ int bench(Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchCommand>();
   CLI::App* command =
       app.add_subcommand("bench", "Measure decode and prefill beside the memory's own speed");
   command->add_option("model", o->model, "Folder, or name in the models folder");

@@ -22,7 +22,7 @@
 namespace flotilla::apps {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   int threads = 0;
   int op_stress = 0;
   std::string models_dir = default_models_dir();
@@ -47,7 +47,7 @@ const char* name_of(backend::CpuTarget target) {
 // Every instruction set that runs here, with any number of threads, must give one numerics id; with
 // --op-stress, each is also repeated and its rows are computed alone and among others. Returns the
 // number of problems.
-int check_kernels(const Options& options, const std::string& id) {
+int check_kernels(const DoctorOptions& options, const std::string& id) {
   int problems = 0;
   using backend::CpuTarget;
   std::set<int> thread_counts = {1, 2, 3};
@@ -89,7 +89,7 @@ int check_kernels(const Options& options, const std::string& id) {
 }
 
 // Dials the coordinator of this node as far as the handshake. Returns the number of problems.
-int check_link(const Options& options) {
+int check_link(const DoctorOptions& options) {
   if (!has_node_state(options.state_dir)) {
     std::printf("link          this machine is not a node of a fleet (no join token in %s)\n",
                 options.state_dir.c_str());
@@ -114,7 +114,7 @@ int check_link(const Options& options) {
 }
 
 // The card that models could run on; to have none is no problem. Returns the number of problems.
-int check_card(const Options& options) {
+int check_card(const DoctorOptions& options) {
   const auto info = backend::cuda::probe_cuda_device(0);
   if (!info.ok()) {
     std::printf("card          none (%s)\n", info.error().message.c_str());
@@ -153,7 +153,7 @@ int check_card(const Options& options) {
   }
 }
 
-int doctor(const Options& options) {
+int doctor(const DoctorOptions& options) {
   int problems = 0;
   const auto hardware = provider::probe_hardware(static_cast<std::uint32_t>(options.threads));
   std::printf("processor     %s, %u thread(s)\n", hardware.cpu.c_str(), hardware.num_threads);
@@ -193,7 +193,7 @@ int doctor(const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
       "doctor", "Check this machine: hardware, memory, kernels, models, link to the coordinator");
   command

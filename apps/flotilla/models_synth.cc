@@ -30,13 +30,13 @@ constexpr Size kSizes[] = {{"--hidden", &SynthShape::hidden},
                            {"--window", &SynthShape::window},
                            {"--period", &SynthShape::period}};
 
-struct Options {
+struct SynthOptions {
   checkpoint::SynthOptions write;
   std::string preset = "tiny";
   SynthShape given;
 };
 
-int synth(const CLI::App& command, Options& options) {
+int synth(const CLI::App& command, SynthOptions& options) {
   auto shape = checkpoint::synth_preset(options.preset);
   if (!shape) {
     return report(Error{ErrorCode::kInvalidArgument,
@@ -68,7 +68,7 @@ int synth(const CLI::App& command, Options& options) {
 }  // namespace
 
 void add_models_synth(CLI::App& models, int& exit_code) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SynthOptions>();
   CLI::App* command = models.add_subcommand(
       "synth",
       "Write a checkpoint of Gemma 4 shape with random weights: it answers nonsense, at the speed "

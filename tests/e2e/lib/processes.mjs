@@ -1,5 +1,6 @@
 // Starts the real programs on free loopback ports, waits until they are ready, and stops them.
 import {spawn, execFileSync} from 'node:child_process';
+import {randomInt} from 'node:crypto';
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {tmpdir} from 'node:os';
@@ -25,12 +26,20 @@ function binary(name) {
 // Settings of the person who runs the tests must not reach the programs.
 const kEnvironment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('FLOTILLA_')));
 
+// Below the range that outgoing connections take theirs from: what is free now is not handed to one of them before the
+// program listens.
 async function freePort() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  const {port} = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
+  for (;;) {
+    const port = 10_000 + randomInt(20_000);
+    const server = createServer();
+    const free = await new Promise((done) => {
+      server.once('error', () => done(false));
+      server.listen(port, '127.0.0.1', () => done(true));
+    });
+    if (!free) continue;
+    await new Promise((done) => server.close(done));
+    return port;
+  }
 }
 
 // No use in waiting any longer.
