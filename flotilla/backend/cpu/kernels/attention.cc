@@ -24,14 +24,22 @@ alignas(64) constexpr float kIndex[kKvBlock] = {0,  1,  2,  3,  4,  5,  6,  7,  
                                                 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                                 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
+// What is needed next comes from memory while this computes: the values of a page while its keys
+// are read, and the next page's keys meanwhile. `ahead` is where that lies, null for no such place.
+FLOTILLA_INLINE inline void fetch_lines(const float* ahead, int first, int count) {
+  if (ahead == nullptr) return;
+  for (int i = first; i < first + count; ++i) prefetch_far(ahead + i * kLanes);
+}
+
 // Scores of R rows with 16 * H keys of the page, d increasing.
 template <int R, int H>
 FLOTILLA_INLINE inline void score_keys(const float* page, const float* const* q, int head_dim,
-                                       F scale, float (*weights)[kKvBlock]) {
+                                       F scale, float (*weights)[kKvBlock], const float* ahead) {
   F acc[R][H];
   unroll<R * H>([&](auto i) FLOTILLA_INLINE { acc[i / H][i % H] = zero(); });
   for (int d = 0; d < head_dim; ++d) {
     F k[H];
+    fetch_lines(ahead, 2 * d, 2);
     unroll<H>([&](auto h) FLOTILLA_INLINE { k[h] = load(page + d * kKvBlock + h * kLanes); });
     unroll<R>([&](auto r) FLOTILLA_INLINE {
       const F qv = broadcast(q[r] + d);
@@ -45,9 +53,9 @@ FLOTILLA_INLINE inline void score_keys(const float* page, const float* const* q,
 
 template <int R>
 FLOTILLA_INLINE inline void score_rows(const float* page, const float* const* q, int head_dim,
-                                       F scale, float (*weights)[kKvBlock]) {
-  if constexpr (R <= 2) return score_keys<R, 2>(page, q, head_dim, scale, weights);
-  score_keys<R, 1>(page, q, head_dim, scale, weights);
+                                       F scale, float (*weights)[kKvBlock], const float* ahead) {
+  if constexpr (R <= 2) return score_keys<R, 2>(page, q, head_dim, scale, weights, ahead);
+  score_keys<R, 1>(page, q, head_dim, scale, weights, ahead);
   // The other half of the keys, which lies beside.
   F acc[R];
   unroll<R>([&](auto r) FLOTILLA_INLINE { acc[r] = zero(); });
@@ -83,11 +91,13 @@ FLOTILLA_INLINE inline void softmax_block(float* weights, int begin, int end, fl
 // one.
 template <int R, int S>
 FLOTILLA_INLINE inline void value_strips(const float* page, int d, int width, int head_dim,
-                                         int first_row, int begin, int end, AttentionScratch& s) {
+                                         int first_row, int begin, int end, AttentionScratch& s,
+                                         const float* ahead) {
   F acc[R][S];
   unroll<R * S>([&](auto i) FLOTILLA_INLINE { acc[i / S][i % S] = zero(); });
   const float* v = page + begin * head_dim + d;
   for (int key = begin; key < end; ++key, v += head_dim) {
+    fetch_lines(ahead, d / kLanes * kKvBlock + key * S, S);
     F value[S];
     unroll<S>([&](auto i) FLOTILLA_INLINE {
       value[i] = S > 1 ? load(v + i * kLanes) : load_partial(v, width);
@@ -107,42 +117,47 @@ FLOTILLA_INLINE inline void value_strips(const float* page, int d, int width, in
 }
 
 template <int R>
-void value_rows(const float* page, int head_dim, int first_row, AttentionScratch& s) {
+void value_rows(const float* page, int head_dim, int first_row, AttentionScratch& s,
+                const float* ahead) {
   constexpr int S = R == 1 ? 4 : R == 2 ? 2 : 1;
   const int begin = s.begin[first_row], end = s.end[first_row];
   int d = 0;
   if constexpr (S > 1) {
     for (; d + S * kLanes <= head_dim; d += S * kLanes) {
-      value_strips<R, S>(page, d, kLanes, head_dim, first_row, begin, end, s);
+      value_strips<R, S>(page, d, kLanes, head_dim, first_row, begin, end, s, ahead);
     }
   }
   for (; d + kLanes <= head_dim; d += kLanes) {
-    value_strips<R, 1>(page, d, kLanes, head_dim, first_row, begin, end, s);
+    value_strips<R, 1>(page, d, kLanes, head_dim, first_row, begin, end, s, ahead);
   }
   // The scratch row has room for the lanes beyond the head.
   if (d < head_dim) {
-    value_strips<R, 1>(page, d, head_dim - d, head_dim, first_row, begin, end, s);
+    value_strips<R, 1>(page, d, head_dim - d, head_dim, first_row, begin, end, s, nullptr);
   }
 }
 
 void score_row_range(const float* page, int head_dim, F scale, int begin, int end,
-                     AttentionScratch& s) {
+                     AttentionScratch& s, const float* ahead) {
   int r = begin;
-  for (; r + 4 <= end; r += 4) score_rows<4>(page, s.q + r, head_dim, scale, s.weights + r);
+  for (; r + 4 <= end; r += 4) {
+    score_rows<4>(page, s.q + r, head_dim, scale, s.weights + r, ahead);
+    ahead = nullptr;
+  }
   switch (end - r) {
     case 3:
-      return score_rows<3>(page, s.q + r, head_dim, scale, s.weights + r);
+      return score_rows<3>(page, s.q + r, head_dim, scale, s.weights + r, ahead);
     case 2:
-      return score_rows<2>(page, s.q + r, head_dim, scale, s.weights + r);
+      return score_rows<2>(page, s.q + r, head_dim, scale, s.weights + r, ahead);
     case 1:
-      return score_rows<1>(page, s.q + r, head_dim, scale, s.weights + r);
+      return score_rows<1>(page, s.q + r, head_dim, scale, s.weights + r, ahead);
     default:
       return;
   }
 }
 
 // Rows with the same visible keys go together.
-void value_row_range(const float* page, int head_dim, int begin, int end, AttentionScratch& s) {
+void value_row_range(const float* page, int head_dim, int begin, int end, AttentionScratch& s,
+                     const float* ahead) {
   for (int r = begin; r < end;) {
     int count = 1;
     while (count < 4 && r + count < end && s.begin[r + count] == s.begin[r] &&
@@ -151,19 +166,20 @@ void value_row_range(const float* page, int head_dim, int begin, int end, Attent
     }
     switch (count) {
       case 4:
-        value_rows<4>(page, head_dim, r, s);
+        value_rows<4>(page, head_dim, r, s, ahead);
         break;
       case 3:
-        value_rows<3>(page, head_dim, r, s);
+        value_rows<3>(page, head_dim, r, s, ahead);
         break;
       case 2:
-        value_rows<2>(page, head_dim, r, s);
+        value_rows<2>(page, head_dim, r, s, ahead);
         break;
       default:
-        value_rows<1>(page, head_dim, r, s);
+        value_rows<1>(page, head_dim, r, s, ahead);
         break;
     }
     r += count;
+    ahead = nullptr;
   }
 }
 
@@ -217,12 +233,15 @@ void attention_item(const AttentionItem& item, std::byte* scratch) {
     }
     if (begin >= end) continue;
     const float* page = item.kv.pages[block - item.kv.first_block];
-    score_row_range(page + item.k_offset, head_dim, scale, begin, end, s);
+    const float* next = block < last / kKvBlock
+                            ? item.kv.pages[block + 1 - item.kv.first_block] + item.k_offset
+                            : nullptr;
+    score_row_range(page + item.k_offset, head_dim, scale, begin, end, s, page + item.v_offset);
     for (int r = begin; r < end; ++r) {
       softmax_block(s.weights[r], s.begin[r], s.end[r], s.block_max[r], s.block_sum[r]);
     }
     merge_rows(begin, end, s);
-    value_row_range(page + item.v_offset, head_dim, begin, end, s);
+    value_row_range(page + item.v_offset, head_dim, begin, end, s, next);
   }
   for (int r = 0; r < rows; ++r) {
     float* out = item.out + static_cast<std::size_t>(r / item.num_heads) * item.token_stride +
