@@ -15,6 +15,7 @@ EDGES = {
     "checkpoint": ["json", "tensor", "backend"], "state": ["tensor"], "experts": ["checkpoint", "backend"],
     "layers": ["ops", "state", "experts"], "models": ["json", "checkpoint", "layers", "state", "media"],
     "sampling": ["ops", "grammar"], "engine": ["models", "state", "sampling", "tokenizer", "chat"],
+    "worker": ["engine"],
     "coordinator": ["json", "protocol", "api", "net", "store", "serving", "capacity", "hub"],
     "provider": ["engine", "protocol", "serving", "capacity", "hub", "net"],
 }
@@ -23,6 +24,7 @@ FORBIDDEN = {
     "coordinator": {"tensor", "backend", "ops", "checkpoint", "tokenizer", "chat", "grammar", "media", "layers",
                     "models", "sampling", "state", "experts", "engine"},
     "engine": {"protocol", "api", "net", "store"},
+    "worker": {"protocol", "api", "net", "store"},
     "net": {"protocol"},
 }
 # Third-party headers that only their wrapping module may include; everything else reaches them through it.

@@ -11,6 +11,8 @@ void declare(settings::Settings& s, EngineSettings& e) {
         "what computes: auto (a card that can be used, else the CPU), cpu, cuda or cuda:N");
   s.add("device_memory_share", &e.device_memory_share, 0.05, 1.0,
         "part of the card's memory for all models together");
+  s.add("isolate", &e.isolate,
+        "run each model in a process of its own: on, off or auto (on for a card)");
   s.add("memory_cap_mib", &e.memory_cap_mib, 0, kMostMib,
         "memory for all models together; 0: 90 % of the machine's, and 2 GiB less than it");
   s.add("context_length", &e.context_length, 0, std::int64_t{1} << 31,
@@ -32,6 +34,14 @@ void declare(settings::Settings& s, EngineSettings& e) {
         "with a client that reads nothing");
   s.add("first_token_timeout_s", &e.first_token_timeout_s, 0, kDay,
         "how long the first token may take; 0: no limit");
+}
+
+Result<bool> wants_worker(const EngineSettings& settings, const Device& device) {
+  if (settings.isolate == "auto") return device.cuda.has_value();
+  if (settings.isolate == "on") return true;
+  if (settings.isolate == "off") return false;
+  return Error{ErrorCode::kInvalidArgument,
+               "isolate '" + settings.isolate + "' is none of auto, on, off"};
 }
 
 Result<EngineMemory> make_memory(const EngineSettings& settings) {

@@ -14,6 +14,7 @@ namespace flotilla::apps {
 struct EngineSettings {
   std::string device = "auto";       // see choose_device()
   double device_memory_share = 0.9;  // of a card's memory
+  std::string isolate = "auto";      // see wants_worker()
   std::int64_t memory_cap_mib = 0;   // 0: probe_hardware()'s
   std::int64_t context_length = 0;   // 0: the models' own
   std::int64_t max_sequences = 32, max_queue = 256;
@@ -24,6 +25,9 @@ struct EngineSettings {
 };
 
 void declare(settings::Settings& settings, EngineSettings& engine);
+
+// Whether models run in processes of their own: "on", "off", or "auto", which is on for a card.
+Result<bool> wants_worker(const EngineSettings& settings, const Device& device);
 
 // What all models of the process may take together. kUnavailable when the device is not there.
 Result<EngineMemory> make_memory(const EngineSettings& settings);

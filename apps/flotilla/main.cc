@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   flotilla::apps::add_models(app, exit_code);
   flotilla::apps::add_doctor(app, exit_code);
   flotilla::apps::add_bench(app, exit_code);
+  flotilla::apps::add_engine_worker(app, exit_code);
   const auto parsed = flotilla::settings::parse_command_line(app, argc, argv);
   return parsed.done ? parsed.exit_code : exit_code;
 }

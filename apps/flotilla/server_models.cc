@@ -76,6 +76,7 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options,
   FLOTILLA_TRY_STATUS(
       check_kernels_at_start(static_cast<int>(options.threads), default_state_dir()));
   FLOTILLA_TRY(const Device device, choose_device(options.engine.device));
+  FLOTILLA_TRY_STATUS(wants_worker(options.engine, device));
   if (device.cuda) FLOTILLA_TRY_STATUS(check_card_at_start(*device.cuda));
   for (const provider::ModelSource& source : sources)
     FLOTILLA_TRY_STATUS(manager.add_source(source));

@@ -1,6 +1,5 @@
 // A device fault in the middle of an answer: its request fails with a typed error, the engine is
 // loaded again, and answers as before.
-#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "checks.h"
 #include "flotilla/backend/cuda/cuda_device.h"
 #include "flotilla/engine/model_engine.h"
+#include "flotilla/worker/worker_process.h"
 
 namespace flotilla::cuda_check {
 namespace {
@@ -18,8 +18,7 @@ struct Outcome {
   engine::Finish finish;
 };
 
-Result<std::future<Outcome>> ask(engine::TextEngine& engine, std::int64_t tokens,
-                                 std::function<void(std::size_t)> on_token = {}) {
+Result<std::future<Outcome>> ask(engine::TextEngine& engine, std::int64_t tokens) {
   engine::ChatJob job;
   job.raw_prompt = "Once upon a time";
   job.max_tokens = tokens;
@@ -32,39 +31,35 @@ Result<std::future<Outcome>> ask(engine::TextEngine& engine, std::int64_t tokens
   };
   auto shared = std::make_shared<Shared>();
   auto future = shared->done.get_future();
-  FLOTILLA_TRY(const RequestId id,
-               engine.submit(prepared, [shared, on_token](engine::TokenEvent event) {
-                 auto& ids = shared->outcome.ids;
-                 ids.insert(ids.end(), event.ids.begin(), event.ids.end());
-                 if (on_token) on_token(ids.size());
-                 if (event.finish) {
-                   shared->outcome.finish = *event.finish;
-                   shared->done.set_value(shared->outcome);
-                 }
-                 return true;
-               }));
+  FLOTILLA_TRY(const RequestId id, engine.submit(prepared, [shared](engine::TokenEvent event) {
+    auto& ids = shared->outcome.ids;
+    ids.insert(ids.end(), event.ids.begin(), event.ids.end());
+    if (event.finish) {
+      shared->outcome.finish = *event.finish;
+      shared->done.set_value(shared->outcome);
+    }
+    return true;
+  }));
   (void)id;
   return future;
 }
 
 Status run(const std::string& source, Report& report) {
-  std::atomic<bool> fault{false};
   engine::ModelEngineOptions options;
   options.folder = source + "/models/flotilla-tiny";
   options.cuda_device = 0;
   options.kv_bytes = std::uint64_t{256} << 20;
-  options.before_step = [&](backend::Backend& backend) {
-    if (fault.exchange(false)) backend::cuda::cuda_device(backend)->inject_fault();
-  };
-  FLOTILLA_TRY(const auto engine, engine::load_model_engine(options));
   constexpr std::int64_t kTokens = 200;
+  backend::cuda::release_cuda_device(0);
+  // In the middle of the second and third answers, which run side by side.
+  FLOTILLA_TRY(const auto engine,
+               worker::load_in_worker(options, {.arguments = {"engine-worker"},
+                                                .fault_at_step = kTokens + kTokens / 2}));
   FLOTILLA_TRY(auto first, ask(*engine, kTokens));
   const Outcome good = first.get();
   report.expect("an answer before the fault", good.ids.size() == kTokens);
 
-  FLOTILLA_TRY(auto one, ask(*engine, kTokens, [&](std::size_t n) {
-                 if (n == 20) fault = true;
-               }));
+  FLOTILLA_TRY(auto one, ask(*engine, kTokens));
   FLOTILLA_TRY(auto two, ask(*engine, kTokens));
   for (auto* future : {&one, &two}) {
     const Outcome lost = future->get();

@@ -11,6 +11,7 @@
 
 #include "checks.h"
 #include "flotilla/backend/cuda/cuda_device.h"
+#include "flotilla/worker/worker_process.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ using namespace flotilla;  // NOLINT: a program
 int run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 14);  // also when it ends in an abort
   std::set<std::string> parts;
+  if (argc == 2 && std::strcmp(argv[1], "engine-worker") == 0) return worker::worker_process();
   std::string source = FLOTILLA_SOURCE_DIR;
   cuda_check::FlagshipOptions flagship;
   for (int i = 1; i < argc; ++i) {

@@ -49,6 +49,13 @@ std::uint64_t MemoryGrant::extend(std::uint64_t wanted, std::uint64_t least) {
   return taken;
 }
 
+void MemoryGrant::shrink(std::uint64_t bytes) {
+  if (ledger_ == nullptr || bytes >= bytes_) return;
+  const std::lock_guard lock(ledger_->mutex);
+  ledger_->granted -= bytes_ - bytes;
+  bytes_ = bytes;
+}
+
 MemoryBudget::MemoryBudget(std::uint64_t cap_bytes)
     : ledger_(std::make_shared<MemoryGrant::Ledger>(cap_bytes)) {}
 

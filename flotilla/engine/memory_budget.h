@@ -28,6 +28,8 @@ class MemoryGrant {
   // Takes at most `wanted` more: what the models that are still expected leave for this one.
   // Returns how much. It is not less than `least` if so much is free.
   std::uint64_t extend(std::uint64_t wanted, std::uint64_t least);
+  // Gives back all but `bytes`; nothing when it has less.
+  void shrink(std::uint64_t bytes);
 
  private:
   friend class MemoryBudget;

@@ -189,7 +189,22 @@ std::vector<TokenId> joined(std::vector<TokenId> ids, const std::vector<TokenId>
   return ids;
 }
 
+MemoryNeed need_of(const checkpoint::Checkpoint& checkpoint, const SchedulerOptions& scheduler,
+                   bool on_device) {
+  const std::uint64_t resident = checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
+  if (!on_device) return {.host = resident};
+  return {.host = kDeviceHostBytes, .device = resident};
+}
+
 }  // namespace
+
+Result<MemoryNeed> memory_need(const ModelEngineOptions& options) {
+  FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint,
+               checkpoint::Checkpoint::open(options.folder));
+  const bool on_device = options.cuda_device.has_value();
+  return need_of(checkpoint, on_device ? steps_for_device(options.scheduler) : options.scheduler,
+                 on_device);
+}
 
 Result<std::uint64_t> resident_bytes_of(const std::string& folder,
                                         const SchedulerOptions& scheduler) {
@@ -237,14 +252,14 @@ Result<std::shared_ptr<TextEngine>> load(const ModelEngineOptions& options) {
   const bool on_device = options.cuda_device.has_value();
   const SchedulerOptions scheduler =
       on_device ? steps_for_device(options.scheduler) : options.scheduler;
-  const std::uint64_t resident = checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
+  const MemoryNeed need = need_of(checkpoint, scheduler, on_device);
+  const std::uint64_t resident = on_device ? need.device : need.host;
   LoadedParts parts;
   if (options.memory != nullptr) {
-    FLOTILLA_TRY(parts.memory,
-                 options.memory->grant(name, on_device ? kDeviceHostBytes : resident));
+    FLOTILLA_TRY(parts.memory, options.memory->grant(name, need.host));
   }
   if (on_device && options.device_memory != nullptr) {
-    FLOTILLA_TRY(parts.device_memory, options.device_memory->grant(name, resident));
+    FLOTILLA_TRY(parts.device_memory, options.device_memory->grant(name, need.device));
   }
   FLOTILLA_TRY(const checkpoint::GenerationDefaults defaults,
                checkpoint::read_generation_defaults(options.folder, checkpoint.config()));
@@ -337,7 +352,7 @@ Result<std::shared_ptr<TextEngine>> load_once(const ModelEngineOptions& options)
 }  // namespace
 
 Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options) {
-  if (!options.cuda_device) return load_once(options);
+  if (!options.cuda_device || options.on_device_lost) return load_once(options);
   const auto again = std::make_shared<ModelEngineOptions>(options);
   return RecoveringEngine::make([again](RecoveringEngine::Attempt attempt) {
     again->first_id = attempt.first_id;

@@ -43,12 +43,20 @@ struct ModelEngineOptions {
   LeaseOptions leases = {};
   std::int64_t max_waiting = 256;  // requests queued beyond scheduler.max_sequences
   LoadProgress progress = {};
-  // Set by the loader itself: see recovering_engine.h.
+  // See recovering_engine.h.
   std::uint64_t first_id = 1;
   std::function<void()> on_device_lost = {};
   // For tests: called on the engine's thread before each step.
   std::function<void(backend::Backend&)> before_step = {};
 };
+
+// What a load takes from its budgets before there is any state.
+struct MemoryNeed {
+  std::uint64_t host = 0;
+  std::uint64_t device = 0;  // 0 without a card
+};
+// Reads headers only.
+Result<MemoryNeed> memory_need(const ModelEngineOptions& options);
 
 // Bytes that a model needs besides its state: the tensors of the checkpoint, as its headers say,
 // and scratch memory for steps of `max_batch_tokens`. Reads headers only.
@@ -56,7 +64,8 @@ Result<std::uint64_t> resident_bytes_of(const std::string& folder,
                                         const SchedulerOptions& scheduler);
 
 // Blocks while it reads and hashes. Errors name the file, or the bytes that are missing. A model on
-// a card is loaded again when the card is lost.
+// a card is loaded again when the card is lost, unless on_device_lost is set: whoever sets it does
+// that.
 Result<std::shared_ptr<TextEngine>> load_model_engine(const ModelEngineOptions& options);
 
 }  // namespace flotilla::engine

@@ -107,7 +107,8 @@ struct TokenEvent {
 // lost.
 using EventSink = std::function<bool(TokenEvent)>;
 
-// A rendered and tokenised job, ready to start. Immutable.
+// A rendered and tokenised job, ready to start. Whoever wants to run it otherwise (resumed, say)
+// submits a copy whose `job` differs in what does not concern the prompt.
 struct PreparedJob {
   ChatJob job;
   std::vector<TokenId> prompt_ids;
@@ -115,7 +116,8 @@ struct PreparedJob {
   std::string prompt_tail;  // what follows the last text of a user or tool: where a parser starts
   // What came of job.constraint; null without one.
   std::shared_ptr<const grammar::ConstraintPlan> constraint;
-  std::string prompt_digest;  // hex SHA-256 of the ids as little-endian int32
+  std::string prompt_digest;              // hex SHA-256 of the ids as little-endian int32
+  std::shared_ptr<const void> kept = {};  // what the engine that prepared it has for it
 };
 
 struct EngineStats {

@@ -9,6 +9,7 @@
 namespace flotilla::log {
 namespace {
 
+std::atomic<Level> g_level{Level::kInfo};
 std::atomic<Format> g_format{Format::kText};  // process-wide by nature: there is one standard error
 
 spdlog::logger& logger() {
@@ -81,6 +82,7 @@ void write(spdlog::level::level_enum level, std::string_view event, Fields field
 }  // namespace
 
 void configure(Level level, Format format) {
+  g_level.store(level);
   g_format.store(format);
   constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
                                                    spdlog::level::warn, spdlog::level::err};
@@ -90,6 +92,9 @@ void configure(Level level, Format format) {
                            : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
 }
 
+Level level() { return g_level.load(); }
+Format format() { return g_format.load(); }
+
 Result<Level> parse_level(std::string_view name) {
   if (name == "debug") return Level::kDebug;
   if (name == "info") return Level::kInfo;
@@ -98,6 +103,12 @@ Result<Level> parse_level(std::string_view name) {
   return Error{ErrorCode::kInvalidArgument,
                "log level '" + std::string(name) + "' is not one of debug, info, warn, error"};
 }
+
+std::string_view to_string(Level level) {
+  constexpr std::string_view kNames[] = {"debug", "info", "warn", "error"};
+  return kNames[static_cast<int>(level)];
+}
+std::string_view to_string(Format format) { return format == Format::kJson ? "json" : "text"; }
 
 void debug(std::string_view event, Fields fields) { write(spdlog::level::debug, event, fields); }
 void info(std::string_view event, Fields fields) { write(spdlog::level::info, event, fields); }

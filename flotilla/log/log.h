@@ -32,8 +32,12 @@ using Fields = std::initializer_list<Field>;
 
 // Call once, early; before that, events of level info and above go to standard error as text.
 void configure(Level level, Format format);
+Level level();
+Format format();
 // "debug", "info", "warn", "error"
 Result<Level> parse_level(std::string_view name);
+std::string_view to_string(Level level);
+std::string_view to_string(Format format);
 
 void debug(std::string_view event, Fields fields);
 void info(std::string_view event, Fields fields);

@@ -63,6 +63,11 @@ Result<CudaDeviceInfo> probe_cuda_device(int device) {
   return info;
 }
 
+void release_cuda_device(int device) {
+  if (cudaSetDevice(device) == cudaSuccess) (void)cudaDeviceReset();
+  (void)cudaGetLastError();
+}
+
 Result<std::unique_ptr<CudaBackend>> CudaBackend::make(int device) {
   auto state = std::make_unique<State>();
   FLOTILLA_TRY(state->use, CardUse::take(device));

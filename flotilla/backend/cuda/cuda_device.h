@@ -20,6 +20,9 @@ struct CudaDeviceInfo {
 };
 // kUnavailable with the driver's words.
 Result<CudaDeviceInfo> probe_cuda_device(int device);
+// Gives back what this process holds of the card, after probing or checking it, when another
+// process is to compute there. No backend of the card may exist.
+void release_cuda_device(int device);
 
 struct SelfTest {
   long long outputs = 0;

@@ -13,6 +13,7 @@ Error no_cuda(int device) {
 
 namespace cuda {
 Result<CudaDeviceInfo> probe_cuda_device(int device) { return no_cuda(device); }
+void release_cuda_device(int) {}
 CudaDevice* cuda_device(Backend&) { return nullptr; }
 }  // namespace cuda
 
