@@ -162,6 +162,8 @@ void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
       blame = Blame::kNode;
       break;
   }
+  // Also after its start: then it never ran, and its time to wait goes on.
+  if (job.state == JobState::kRunning) job.state = JobState::kPreparing;
   attempt_failed(job, End::kDone, "refused", std::move(error), blame);
   pump(model);
 }

@@ -548,6 +548,27 @@ TEST_F(Recovery, ARefusalDoesNotMoveTheDeadlineOfARequest) {
   EXPECT_EQ(clock.now() - Clock::Instant{}, limits.queue_timeout);
 }
 
+// Nor when the node changes its mind after the start, and again, and again.
+TEST_F(Recovery, ARefusalAfterTheStartDoesNotMoveItEither) {
+  auto a = join("a");
+  auto client = ask();
+  const auto job = lease(*a);
+  tokens(*a, job, 0, "x");
+  auto b = join("b");
+  lose(*a);
+  std::size_t i = 0;
+  for (auto passed = 0ms; passed < limits.queue_timeout + 2s; passed += 100ms) {
+    if (i < b->asked.size()) {
+      lease(*b, i);
+      refuse(*b, i++, RefuseReason::kBusy, {ErrorCode::kUnavailable, "not now"});
+    }
+    wait(100ms);
+  }
+  EXPECT_GT(i, 3u);
+  EXPECT_THAT(client->error().message, HasSubstr("no other could continue its answer within 30 s"));
+  expect_idle();
+}
+
 TEST_F(Recovery, AKeyWithManyWaitingDoesNotHoldUpAnothersFew) {
   auto a = join("a", 1);
   auto running = ask(true, 1, "m", 1);
