@@ -82,8 +82,8 @@ namespace flotilla {
 
 template <class V>
 void fields(V& v, Error& m) {
-  auto& [code, message, param] = m;
-  v(code, message, param);
+  auto& [code, message, param, retry_after_s] = m;
+  v(code, message, param, retry_after_s);
 }
 
 namespace sampling {
