@@ -445,6 +445,53 @@ struct SteppingEngine final : engine::TextEngine {
   engine::EngineStats stats_;
 };
 
+// A coordinator that was restarted asks; the connection that the jobs came by is gone by then.
+TEST_F(JobRunnerTest, RecallTellsHowFarJobsWent) {
+  const AttemptKey finished = run("hello");
+  const auto finish = inbox_.take<protocol::Finish>(finished.job);
+  ASSERT_TRUE(finish.has_value());
+  const AttemptKey cut = run("hang");
+  ASSERT_TRUE(inbox_.take<protocol::Tokens>(cut.job).has_value());
+  const AttemptKey leased = new_key();
+  prepare(leased, "hello");
+  ASSERT_TRUE(inbox_.take<protocol::Lease>(leased.job).has_value());
+  on_strand([&](JobRunner& r) { r.drop_all(); });
+  on_strand([&](JobRunner& r) {
+    r.on_recall({{protocol::to_hex(cut.job), protocol::to_hex(finished.job),
+                  protocol::to_hex(leased.job), protocol::to_hex(protocol::random_job_id())}});
+  });
+  const auto recalled = inbox_.take<protocol::Recalled>();
+  ASSERT_TRUE(recalled.has_value());
+  ASSERT_EQ(recalled->ends.size(), 2u);  // what was never started has no end
+  EXPECT_EQ(recalled->ends[0].job, protocol::to_hex(cut.job));
+  EXPECT_FALSE(recalled->ends[0].finished);
+  EXPECT_EQ(recalled->ends[0].end_token, 1u);
+  EXPECT_TRUE(recalled->ends[1].finished);
+  EXPECT_EQ(recalled->ends[1].attempt, 1u);
+  EXPECT_EQ(recalled->ends[1].first_token, 0u);
+  EXPECT_EQ(recalled->ends[1].end_token, finish->num_ids);
+  EXPECT_EQ(recalled->ends[1].prompt_tokens, finish->usage.prompt_tokens);
+}
+
+TEST_F(JobRunnerTest, RecallCountsFromWhereAnAnswerWasContinued) {
+  const AttemptKey key = new_key(2);
+  prepare(key, "resume");
+  ASSERT_TRUE(inbox_.take<protocol::Lease>(key.job).has_value());
+  const AttemptKey first = run("resume");
+  ASSERT_TRUE(inbox_.take<protocol::Finish>(first.job).has_value());
+  const auto ids = inbox_.take_output(first.job).ids;
+  protocol::Start resumed;
+  resumed.resume_ids.assign(ids.begin(), ids.begin() + 4);
+  start(key, resumed);
+  ASSERT_TRUE(inbox_.take<protocol::Finish>(key.job).has_value());
+  on_strand([&](JobRunner& r) { r.on_recall({{protocol::to_hex(key.job)}}); });
+  const auto recalled = inbox_.take<protocol::Recalled>();
+  ASSERT_TRUE(recalled && recalled->ends.size() == 1);
+  EXPECT_EQ(recalled->ends[0].attempt, 2u);
+  EXPECT_EQ(recalled->ends[0].first_token, 4u);
+  EXPECT_EQ(recalled->ends[0].end_token, ids.size());
+}
+
 TEST_F(JobRunnerTest, AStepFarLongerThanAnyBeforeItIsStuck) {
   const auto slow = std::make_shared<SteppingEngine>("slow");
   ASSERT_TRUE(models_.add_engine(slow).ok());

@@ -341,7 +341,8 @@ TEST_P(JobMoneyTest, WhateverHappensTheBooksAreRight) {
     settle(end);
   }
   Micro total = 0;
-  for (const Account& one : *list_accounts(database)) {
+  const auto everybody = *list_accounts(database);
+  for (const Account& one : everybody) {
     EXPECT_EQ(one.reserved, 0) << one.name;
     if (one.id != kOutsideAccount) total += one.balance;
   }
