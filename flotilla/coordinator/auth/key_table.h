@@ -36,8 +36,8 @@ struct KeyRecord {
 struct KeyOrder {
   std::string name;
   AccountId account = kDefaultAccount;
-  std::optional<std::int64_t> expires;
-  std::optional<Micro> spend_limit;
+  std::optional<std::int64_t> expires = {};
+  std::optional<Micro> spend_limit = {};
   Limits limits = {};
 };
 
