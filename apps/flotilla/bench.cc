@@ -69,6 +69,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--threads", o->bench.threads, "0: one per core")
       ->envname("FLOTILLA_THREADS")
       ->check(CLI::Range(0, 1024));
+  command->add_flag("--pin-threads", o->bench.pin_threads, "Keep them on cores of their own")
+      ->envname("FLOTILLA_PIN_THREADS");
   command->add_option("--device", o->bench.device, "auto, cpu, cuda or cuda:N")
       ->envname("FLOTILLA_DEVICE")
       ->capture_default_str();

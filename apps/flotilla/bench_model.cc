@@ -162,7 +162,8 @@ Result<BenchResult> bench_on(BenchOptions options, const Device& device) {
   FLOTILLA_TRY(const auto checkpoint, checkpoint::Checkpoint::open(options.folder));
   FLOTILLA_TRY(auto backend, device.cuda
                                  ? backend::make_cuda_backend(*device.cuda)
-                                 : backend::make_cpu_backend({.num_threads = options.threads}));
+                                 : backend::make_cpu_backend({.num_threads = options.threads,
+                                                              .pin_threads = options.pin_threads}));
   if (options.prefill_chunk == 0) options.prefill_chunk = device.cuda ? 2048 : 256;
   FLOTILLA_TRY(auto model, models::load_model(checkpoint, *backend));
   const int threads = backend->capabilities().num_threads;

@@ -14,6 +14,7 @@ namespace flotilla::apps {
 struct BenchOptions {
   std::string folder;
   int threads = 0;
+  bool pin_threads = false;
   std::string device = "auto";           // see choose_device()
   std::vector<std::int64_t> rows{1, 8};  // sequences decoded together
   std::vector<std::int64_t> depths;  // tokens already in each sequence; empty: 128 and close to 4k

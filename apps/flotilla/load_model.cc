@@ -28,6 +28,7 @@ Result<std::shared_ptr<engine::TextEngine>> load_model(const LoadOptions& option
   engine::ModelEngineOptions engine_options;
   engine_options.folder = folder;
   engine_options.num_threads = static_cast<int>(options.threads);
+  engine_options.pin_threads = options.pin_threads;
   apply(options.engine, engine_options);
   std::optional<EngineMemory> memory = options.memory;
   if (!memory) {

@@ -16,6 +16,7 @@ struct LoadOptions {
   std::string model;  // folder, name, or empty
   std::string models_dir;
   std::int64_t threads = 0;  // 0: one per core
+  bool pin_threads = false;
   EngineSettings engine = {};
   std::optional<EngineMemory> memory = {};  // none: its own
 };

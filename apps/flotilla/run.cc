@@ -110,6 +110,8 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--threads", o->load.threads, "Threads for the kernels (0: one per core)")
       ->envname("FLOTILLA_THREADS")
       ->check(CLI::Range(0, 1024));
+  command->add_flag("--pin-threads", o->load.pin_threads, "Keep them on cores of their own")
+      ->envname("FLOTILLA_PIN_THREADS");
   command
       ->add_option("--device", o->load.engine.device,
                    "What computes: auto (a card that can be used, else the CPU), cpu, cuda, cuda:N")

@@ -52,6 +52,7 @@ void declare(settings::Settings& settings, ServerModels& options) {
   settings.add("scripted", &options.scripted,
                "play a script instead of running models (docs/scripted-engine.md)");
   settings.add("threads", &options.threads, 0, 1024, "threads for computing; 0: one per core");
+  settings.add("pin_threads", &options.pin_threads, "keep computing threads on cores of their own");
   declare(settings, options.engine);
 }
 
@@ -60,6 +61,7 @@ provider::ModelManager::Loader make_loader(const ServerModels& options, EngineMe
     return load_model({.model = source.folder,
                        .models_dir = options.models_dir,
                        .threads = options.threads,
+                       .pin_threads = options.pin_threads,
                        .engine = options.engine,
                        .memory = memory});
   };

@@ -18,6 +18,7 @@ struct ServerModels {
   std::string models_dir;
   std::string scripted;      // a script instead of models
   std::int64_t threads = 0;  // 0: one per core
+  bool pin_threads = false;
   bool lazy = false;         // load at the first order of the coordinator
   EngineSettings engine;
 };

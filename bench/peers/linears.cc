@@ -62,6 +62,7 @@ class OurLinears {
 void bench_linears(const ModelShape& shape, const LinearOptions& o) {
   auto made = backend::make_cpu_backend(
       {.num_threads = o.threads,
+       .pin_threads = o.pin,
        .target = o.best ? backend::CpuTarget::kBest : backend::CpuTarget::kAvx2});
   if (!made.ok()) fail(made.error().message);
   Backend& backend = **made;

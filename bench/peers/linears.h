@@ -14,6 +14,7 @@ struct LinearOptions {
   std::string peer_folder;
   bool best = false;  // each side with the newest instructions it can use; else both with AVX2
   int threads = 2;
+  bool pin = false;  // ours
   int rounds = 11;
   double min_seconds = 0.1;  // of one sample
   Clock clock = Clock::kWall;

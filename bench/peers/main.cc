@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   linears_command->add_option("--rounds", linears.rounds, "Rounds; half from 64 rows on");
   linears_command->add_option("--seconds", linears.min_seconds, "Least length of a sample");
   linears_command->add_option("--threads", linears.threads, "Of either side");
+  linears_command->add_flag("--pin", linears.pin, "Our workers on cores of their own");
   std::string clock = "wall";
   linears_command->add_option("--clock", clock, "cpu: processor time over threads")
       ->check(CLI::IsMember({"wall", "cpu"}));

@@ -305,7 +305,8 @@ class Backend {
 enum class CpuTarget { kBest, kScalar, kAvx2, kAvx512 };
 
 struct CpuOptions {
-  int num_threads = 0;  // 0: one per core that this process may use
+  int num_threads = 0;       // 0: one per core that this process may use
+  bool pin_threads = false;  // workers on cores of their own; see ThreadPool
   CpuTarget target = CpuTarget::kBest;
   bool pack_weights = true;  // re-order 4-bit weights at load; the bits are the same either way
   // Tests of the tests only: break the bit-contract from this number of rows on; 0: never. See

@@ -157,6 +157,7 @@ Result<std::shared_ptr<DevicePages>> device_pages(const ModelEngineOptions& opti
 Result<std::unique_ptr<backend::Backend>> make_backend(const ModelEngineOptions& options) {
   if (options.cuda_device) return backend::make_cuda_backend(*options.cuda_device);
   return backend::make_cpu_backend({.num_threads = options.num_threads,
+                                    .pin_threads = options.pin_threads,
                                     .target = options.target,
                                     .pack_weights = options.pack_weights});
 }

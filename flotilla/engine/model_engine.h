@@ -25,6 +25,7 @@ struct ModelEngineOptions {
   std::string folder;
   std::string name;     // that clients use; empty: the folder's own name
   int num_threads = 0;  // of the CPU backend; 0: one per core
+  bool pin_threads = false;
   backend::CpuTarget target = backend::CpuTarget::kBest;
   bool pack_weights = true;
   // The NVIDIA card that computes in the place of the CPU. Steps are made larger there where

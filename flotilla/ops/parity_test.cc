@@ -132,7 +132,9 @@ TEST(Linear, ARowIsTheSameAloneAndAmongManyOthers) {
   }
 }
 
-// Rows that a kernel which scales x, or expects ordinary values, would get wrong.
+// Rows that a kernel which scales x, or expects ordinary values, would get wrong. The first
+// kNumPlaceable can be scaled.
+constexpr std::int64_t kNumPlaceable = 5;
 std::vector<std::vector<float>> extreme_rows() {
   const float denormal = std::numeric_limits<float>::denorm_min();
   const float largest_denormal = std::nextafter(0x1p-126f, 0.0f), max = 0x1.fffffep+127f;
@@ -165,30 +167,39 @@ TEST(Linear, DenormalsHugeValuesInfinitiesAndNanEqualTheDefinition) {
   constexpr std::int64_t kK = 384, kN = 35;
   const auto kinds = extreme_rows();
   const auto count = static_cast<std::int64_t>(kinds.size());
+  // Many rows without one that is too large to be scaled come last.
+  constexpr std::int64_t kMany = 40;
+  const std::int64_t num_rows = 2 * count + kMany;
+  const auto kind_of = [&](std::int64_t r) {
+    return static_cast<std::size_t>(r < 2 * count ? r / 2 : (r - 2 * count) % kNumPlaceable);
+  };
   for (const MatrixKind kind : {MatrixKind{WeightFormat::kAffine, 4, 64},
                                 MatrixKind{WeightFormat::kAffine, 4, 64, tensor::DType::kF16},
                                 MatrixKind{WeightFormat::kAffine, 4, 32}}) {
     const StoredMatrix stored = fixed_matrix(kind, kN, kK, 11);
     // Every value at every place of a word; ordinary values between the extreme ones in odd rows.
-    const Tensor x = fixed_activations({2 * count, kK}, 12);
-    for (std::int64_t r = 0; r < 2 * count; ++r) {
-      const std::vector<float>& values = kinds[static_cast<std::size_t>(r / 2)];
+    const Tensor x = fixed_activations({num_rows, kK}, 12);
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      const std::vector<float>& values = kinds[kind_of(r)];
       for (std::size_t k = 0; k < kK; ++k) {
         if (r % 2 == 0 || k % 5 == 3) row(x, r)[k] = values[k / 5 % values.size()];
       }
     }
-    const Tensor want = fixed_activations({2 * count, kN}, 0);
-    for (std::int64_t r = 0; r < 2 * count; ++r) define_linear(stored, row(x, r), row(want, r));
+    const Tensor want = fixed_activations({num_rows, kN}, 0);
+    for (std::int64_t r = 0; r < num_rows; ++r) define_linear(stored, row(x, r), row(want, r));
     on_every_backend([&](Backend& backend) {
       const auto matrix = std::move(backend.prepare(stored)).value();
+      const auto check = [&](std::int64_t first, std::int64_t m) {
+        expect_same_bits_or_nan(linear(backend, *matrix, x.rows(first, first + m)),
+                                want.rows(first, first + m),
+                                matrix_kind_name(kind) + ", " + std::to_string(m) + " rows from " +
+                                    std::to_string(first));
+      };
       for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 10, 11, 22}) {
-        for (std::int64_t first = 0; first + m <= 2 * count; first += m) {
-          expect_same_bits_or_nan(linear(backend, *matrix, x.rows(first, first + m)),
-                                  want.rows(first, first + m),
-                                  matrix_kind_name(kind) + ", " + std::to_string(m) +
-                                      " rows from " + std::to_string(first));
-        }
+        for (std::int64_t first = 0; first + m <= 2 * count; first += m) check(first, m);
       }
+      check(2 * count, kMany);
+      check(0, num_rows);
     });
   }
 }

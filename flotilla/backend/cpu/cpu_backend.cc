@@ -22,8 +22,12 @@ const WeightView& view_of(const Matrix* matrix) {
 
 }  // namespace
 
-CpuBackend::CpuBackend(const CpuKernels& kernels, int num_threads, bool pack_weights)
-    : kernels_(kernels), pack_weights_(pack_weights), cache_(kMaxIdleBytes), pool_(num_threads) {
+CpuBackend::CpuBackend(const CpuKernels& kernels, int num_threads, bool pack_weights,
+                       bool pin_threads)
+    : kernels_(kernels),
+      pack_weights_(pack_weights),
+      cache_(kMaxIdleBytes),
+      pool_(num_threads, pin_threads) {
   scratch_storage_ =
       tensor::make_host_buffer(kScratchBytes * static_cast<std::size_t>(num_threads));
   for (int t = 0; t < num_threads; ++t) {
@@ -151,16 +155,13 @@ void CpuBackend::linear_group(const LinearGroupArgs& args) {
   if (m == 0) return;
   std::vector<Product> products;
   products.reserve(args.weights.size());
-  const auto scaling_for = [&](const WeightView& w) {
-    return m <= kernels_.max_placed_rows && can_pack(w) ? RowScaling::kByPlace : RowScaling::kNone;
-  };
   // Weights of one group size and scaling share the packed x.
   for (const int group : {16, 32, 64, 128}) {
     for (const RowScaling scaling : {RowScaling::kNone, RowScaling::kByPlace}) {
       products.clear();
       for (std::size_t i = 0; i < args.weights.size(); ++i) {
         const WeightView& w = view_of(args.weights[i]);
-        if (w.group == group && scaling_for(w) == scaling) {
+        if (w.group == group && kernels_.scaling_for(w, m) == scaling) {
           products.push_back({&w, args.outs[i].data<float>()});
         }
       }
@@ -300,7 +301,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
   }
   const int threads = options.num_threads == 0 ? usable_cores() : options.num_threads;
   std::unique_ptr<Backend> backend =
-      std::make_unique<CpuBackend>(*kernels, threads, options.pack_weights);
+      std::make_unique<CpuBackend>(*kernels, threads, options.pack_weights, options.pin_threads);
   if (options.test_split_k_rows > 0) {
     backend = make_broken_backend(std::move(backend), options.test_split_k_rows);
   }

@@ -14,7 +14,7 @@ namespace flotilla::backend {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const CpuKernels& kernels, int num_threads, bool pack_weights);
+  CpuBackend(const CpuKernels& kernels, int num_threads, bool pack_weights, bool pin_threads);
 
   Capabilities capabilities() const override;
   Tensor allocate(const Shape& shape, tensor::DType dtype) override;

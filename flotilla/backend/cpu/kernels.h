@@ -39,8 +39,8 @@ struct WeightView {
   const std::byte* packed = nullptr;
 };
 
-// 16 scales, 16 biases, then 8 chunks of 64 bytes (16 rows x 8 k, in the form that the instruction
-// set likes: see its lanes_*.h). Rows beyond n repeat the last one.
+// Bias and scale of 16 rows, then 8 chunks of 64 bytes (16 rows x 8 k, in the form that the
+// instruction set likes: see its lanes_*.h). Rows beyond n repeat the last one.
 inline constexpr std::size_t kPackedGroupBytes = 16 * 8 * 4 + 2 * 16 * 2;
 [[gnu::always_inline]] inline bool can_pack(const WeightView& w) {
   return w.format == WeightFormat::kAffine && w.bits == 4 && w.group == 64 &&
@@ -72,9 +72,8 @@ struct AttentionItem {
 struct CpuKernels {
   const char* name;
 
-  // Rows of x up to which linear() likes RowScaling::kByPlace for weights for which can_pack()
-  // holds.
-  int max_placed_rows;
+  // How linear() wants `rows` rows of x for this weight.
+  RowScaling (*scaling_for)(const WeightView& w, int rows);
 
   // Row tiles [tile_begin, tile_end) of y[m, n] for the panels [panel_begin, panel_end) of x.
   void (*linear)(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,

@@ -1,6 +1,7 @@
 #include "flotilla/backend/cpu/packed_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -118,10 +119,6 @@ void pack_block(const BlockArgs& args, RowScaling scaling) {
 void PackedRows::pack(const float* x, int m, int k, int group, RowScaling scaling,
                       ThreadPool& pool) {
   scaling_ = scaling;
-  if (scaling == RowScaling::kByPlace &&
-      !can_scale(x, static_cast<std::size_t>(m) * static_cast<std::size_t>(k))) {
-    scaling_ = RowScaling::kNone;
-  }
   m_ = m;
   group_ = group;
   k_ = (k + group - 1) / group * group;
@@ -139,9 +136,33 @@ void PackedRows::pack(const float* x, int m, int k, int group, RowScaling scalin
     capacity_ = bytes / sizeof(float);
   }
   sums_ = data_.get() + rows * depth;
-  if (m == 1) return pack_single_row(x, k);
-  if (num_panels_ == 1) return pack_panel(x, k, 0);
-  pool.run(num_panels_, [&](int p, int) { pack_panel(x, k, p); });
+  // Whether all rows can be scaled is seen on the way; that one cannot is rare enough to begin
+  // anew.
+  if (pack_panels(x, k, pool)) return;
+  scaling_ = RowScaling::kNone;
+  (void)pack_panels(x, k, pool);
+}
+
+bool PackedRows::pack_panels(const float* x, int k_given, ThreadPool& pool) {
+  std::atomic<bool> done{true};
+  const auto pack_one = [&](int p) {
+    const auto row = static_cast<std::size_t>(k_given);
+    if (scaling_ == RowScaling::kByPlace &&
+        !can_scale(x + static_cast<std::size_t>(panel_begin(p)) * row,
+                   static_cast<std::size_t>(panel_rows(p)) * row)) {
+      done.store(false, std::memory_order_relaxed);
+    } else if (m_ == 1) {
+      pack_single_row(x, k_given);
+    } else {
+      pack_panel(x, k_given, p);
+    }
+  };
+  if (num_panels_ == 1) {
+    pack_one(0);
+  } else {
+    pool.run(num_panels_, [&](int p, int) { pack_one(p); });
+  }
+  return done.load(std::memory_order_relaxed);
 }
 
 // The layout is that of x. A sum is a chain of dependent additions, so eight groups go side by

@@ -63,6 +63,8 @@ class PackedRows {
   [[gnu::always_inline]] int block_len(int k0) const {
     return k_ - k0 < kBlockK ? k_ - k0 : kBlockK;
   }
+  // False, with something left out, when scaling_ asks for more than can be done.
+  bool pack_panels(const float* x, int k_given, ThreadPool& pool);
   void pack_panel(const float* x, int k_given, int p);
   void pack_padded(const float* in, int k_given, int rows, int begin, int end, float* out,
                    float* sums) const;

@@ -1,5 +1,6 @@
 #include "flotilla/backend/cpu/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -22,13 +23,38 @@ void pause() {
 #endif
 }
 
+// The cores that this process may use.
+std::vector<int> allowed_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// Only for speed: where the system refuses, the thread runs anywhere.
+void pin(std::thread& thread, int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  (void)pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+ThreadPool::ThreadPool(int num_threads, bool pin_workers) : num_threads_(num_threads) {
   FLOTILLA_CHECK(num_threads >= 1, "a thread pool needs at least one thread");
   shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(num_threads));
   for (int i = 1; i < num_threads; ++i) {
     threads_.emplace_back([this, i] { worker(i); });
+  }
+  if (!pin_workers) return;
+  const std::vector<int> cores = allowed_cores();
+  for (std::size_t i = 0; i < threads_.size() && i + 1 < cores.size(); ++i) {
+    pin(threads_[i], cores[i + 1]);
   }
 }
 

@@ -14,7 +14,10 @@ namespace flotilla::backend {
 // processor time.
 class ThreadPool {
  public:
-  explicit ThreadPool(int num_threads);  // includes the caller of run(); at least 1
+  // num_threads includes the caller of run(); at least 1. `pin`: each worker stays on a core of its
+  // own, as far as this process has that many. The caller's thread is not ours to pin: it finds the
+  // core that is left.
+  explicit ThreadPool(int num_threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

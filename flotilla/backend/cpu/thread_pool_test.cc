@@ -1,8 +1,10 @@
 #include "flotilla/backend/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <time.h>
 
+#include <atomic>
 #include <numeric>
 #include <vector>
 
@@ -65,6 +67,33 @@ TEST(ThreadPool, IdleWorkersSleep) {
   int sum = 0;
   pool.run(1, [&](int, int) { ++sum; });
   EXPECT_EQ(sum, 1);
+}
+
+int num_allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  return CPU_COUNT(&set);
+}
+
+TEST(ThreadPool, PinnedWorkersStayOnCoresOfTheirOwn) {
+  const int cores = num_allowed_cores(), threads = cores + 2;
+  for (const bool pin : {false, true}) {
+    ThreadPool pool(threads, pin);
+    std::vector<int> allowed(static_cast<std::size_t>(threads), 0);
+    std::atomic<int> started{0};
+    pool.run(threads, [&](int, int thread) {
+      allowed[static_cast<std::size_t>(thread)] = num_allowed_cores();
+      started.fetch_add(1);
+      while (started.load() < threads) sched_yield();  // so that every thread gets one item
+    });
+    EXPECT_EQ(allowed[0], cores) << "the caller is not pinned";
+    for (int t = 1; t < threads; ++t) {
+      const bool has_core = t < cores;  // one core is left to the caller
+      EXPECT_EQ(allowed[static_cast<std::size_t>(t)], pin && has_core ? 1 : cores) << t;
+    }
+  }
+  EXPECT_EQ(num_allowed_cores(), cores);
 }
 
 TEST(ThreadPool, CountsAtLeastOneCore) { EXPECT_GE(usable_cores(), 1); }

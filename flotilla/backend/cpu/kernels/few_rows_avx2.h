@@ -1,4 +1,4 @@
-// One to three rows of x times 4-bit codes with AVX2, mostly in assembly: what a decoding step of a
+// One to four rows of x times 4-bit codes with AVX2, mostly in assembly: what a decoding step of a
 // small batch spends its time in. All sixteen registers are in use, and every accumulator depends
 // on its own last product, so speed is decided by the order of the instructions and by nothing
 // being kept on the stack. Compilers hoist the constants out of the loop, and spill for them (8
@@ -6,30 +6,9 @@
 // 0.96 here).
 #pragma once
 
-#include "flotilla/backend/cpu/kernels/lanes_avx2.h"
+#include "flotilla/backend/cpu/kernels/placed_avx2.h"
 
 namespace flotilla::backend::cpu_avx2 {
-
-// A code is left where it stands among the four of a part: as low bits of a float in [2^11, 2^12)
-// it is code * 16^(K - 3), and less the center (code - 8) * 16^(K - 3), exactly. x has the opposite
-// factor (RowScaling::kByPlace), so products and sums have the bits of the definition. That takes a
-// mask and a subtraction for 8 weights, and an unpacking for 32.
-inline constexpr float kPlaces[4] = {0x1p-12f, 0x1p-8f, 0x1p-4f, 1.0f};
-struct alignas(32) PartConstants {
-  std::uint32_t masks[4][8];   // the bits of code K, and the exponent
-  float centers[4][8];         // what a code of 8 is then
-  std::uint32_t exponents[8];  // of 2^11, twice 16 bits
-};
-#define FLOTILLA_8_TIMES(v) \
-  { v, v, v, v, v, v, v, v }
-inline constexpr PartConstants kPartConstants = {
-    {FLOTILLA_8_TIMES(0xffff000fu), FLOTILLA_8_TIMES(0xffff00f0u), FLOTILLA_8_TIMES(0xffff0f00u),
-     FLOTILLA_8_TIMES(0xfffff000u)},
-    {FLOTILLA_8_TIMES(0x1p11f + 8 * kPlaces[0]), FLOTILLA_8_TIMES(0x1p11f + 8 * kPlaces[1]),
-     FLOTILLA_8_TIMES(0x1p11f + 8 * kPlaces[2]), FLOTILLA_8_TIMES(0x1p11f + 8 * kPlaces[3])},
-    FLOTILLA_8_TIMES(0x45004500u)};
-#undef FLOTILLA_8_TIMES
-static_assert(offsetof(PartConstants, centers) == 128 && offsetof(PartConstants, exponents) == 256);
 
 // Operands: %[w] a chunk of the first group, whose neighbours are %c[s1] and %c[s2] bytes behind;
 // %[x] the values of x for it; %[c] kPartConstants.
@@ -80,33 +59,83 @@ static_assert(offsetof(PartConstants, centers) == 128 && offsetof(PartConstants,
   FLOTILLA_ROW_GROUP("256+" x, "8", "9", "2", "3") \
   FLOTILLA_LOAD_PART("%c[s1]+" next, "8", "9")
 
-// ---- two rows: accumulators 0-7, parts 8-11 (two groups), mask 12; centers stay in memory
-#define FLOTILLA_ROWS_GROUP(k, x0, x1, lo, hi, lo0, hi0, lo1, hi1) \
-  "vpand %%ymm12, %%ymm" lo ", %%ymm13\n\t"                        \
-  "vpand %%ymm12, %%ymm" hi ", %%ymm14\n\t"                        \
-  "vsubps 128+" k "*32(%[c]), %%ymm13, %%ymm13\n\t"                \
-  "vsubps 128+" k "*32(%[c]), %%ymm14, %%ymm14\n\t"                \
-  "vbroadcastss " x0 "(%[x]), %%ymm15\n\t"                         \
-  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo0 "\n\t"                 \
-  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi0 "\n\t"                 \
-  "vbroadcastss " x1 "(%[x]), %%ymm15\n\t"                         \
-  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo1 "\n\t"                 \
+// ---- two rows: accumulators 0-7, parts 8-11 (two groups), mask 12. Loads are what there is least
+// of: a center is loaded once for two values, the exponents once for two halves of a part.
+#define FLOTILLA_ROWS_PRODUCTS(x0, x1, lo0, hi0, lo1, hi1) \
+  "vbroadcastss " x0 "(%[x]), %%ymm15\n\t"                 \
+  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo0 "\n\t"         \
+  "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi0 "\n\t"         \
+  "vbroadcastss " x1 "(%[x]), %%ymm15\n\t"                 \
+  "vfmadd231ps %%ymm15, %%ymm13, %%ymm" lo1 "\n\t"         \
   "vfmadd231ps %%ymm15, %%ymm14, %%ymm" hi1 "\n\t"
-#define FLOTILLA_ROWS_MASK(k) "vmovdqa " k "*32(%[c]), %%ymm12\n\t"
-#define FLOTILLA_ROWS_FIRST(k, x) \
-  FLOTILLA_ROWS_GROUP(k, x, "4+" x, "8", "9", "0", "1", "2", "3")
-#define FLOTILLA_ROWS_SECOND(k, x) \
-  FLOTILLA_ROWS_GROUP(k, "512+" x, "516+" x, "10", "11", "4", "5", "6", "7")
-#define FLOTILLA_ROWS_STEP(k, x) \
-  FLOTILLA_ROWS_MASK(k)          \
-  FLOTILLA_ROWS_FIRST(k, x)      \
-  FLOTILLA_ROWS_SECOND(k, x)
-#define FLOTILLA_ROWS_LAST_STEP(x, next) \
-  FLOTILLA_ROWS_MASK("3")                \
-  FLOTILLA_ROWS_FIRST("3", x)            \
-  FLOTILLA_LOAD_PART(next, "8", "9")     \
-  FLOTILLA_ROWS_SECOND("3", x)           \
-  FLOTILLA_LOAD_PART("%c[s1]+" next, "10", "11")
+#define FLOTILLA_ROWS_VALUES(k, lo, hi)       \
+  "vpand %%ymm12, %%ymm" lo ", %%ymm13\n\t"   \
+  "vpand %%ymm12, %%ymm" hi ", %%ymm14\n\t"   \
+  "vmovaps 128+" k "*32(%[c]), %%ymm15\n\t"   \
+  "vsubps %%ymm15, %%ymm13, %%ymm13\n\t"      \
+  "vsubps %%ymm15, %%ymm14, %%ymm14\n\t"
+#define FLOTILLA_ROWS_STEP(k, x)                                                \
+  "vmovdqa " k "*32(%[c]), %%ymm12\n\t"                                         \
+  FLOTILLA_ROWS_VALUES(k, "8", "9")                                             \
+  FLOTILLA_ROWS_PRODUCTS(x, "4+" x, "0", "1", "2", "3")                         \
+  FLOTILLA_ROWS_VALUES(k, "10", "11")                                           \
+  FLOTILLA_ROWS_PRODUCTS("512+" x, "516+" x, "4", "5", "6", "7")
+// The highest code, whose center is in 12: what stands behind it is rounded down.
+#define FLOTILLA_ROWS_LAST_VALUES(lo, hi)     \
+  "vsubps %%ymm12, %%ymm" lo ", %%ymm13\n\t"  \
+  "vsubps %%ymm12, %%ymm" hi ", %%ymm14\n\t"  \
+  "vroundps $9, %%ymm13, %%ymm13\n\t"         \
+  "vroundps $9, %%ymm14, %%ymm14\n\t"
+#define FLOTILLA_ROWS_LOAD_PART(at, lo, hi)            \
+  "vmovdqa 256(%[c]), %%ymm13\n\t"                     \
+  "vmovdqu " at "(%[w]), %%ymm" hi "\n\t"              \
+  "vpunpcklwd %%ymm13, %%ymm" hi ", %%ymm" lo "\n\t"   \
+  "vpunpckhwd %%ymm13, %%ymm" hi ", %%ymm" hi "\n\t"
+#define FLOTILLA_ROWS_LAST_STEP(x, next)                                        \
+  "vmovaps 224(%[c]), %%ymm12\n\t"                                              \
+  FLOTILLA_ROWS_LAST_VALUES("8", "9")                                           \
+  FLOTILLA_ROWS_PRODUCTS(x, "4+" x, "0", "1", "2", "3")                         \
+  FLOTILLA_ROWS_LOAD_PART(next, "8", "9")                                       \
+  FLOTILLA_ROWS_LAST_VALUES("10", "11")                                         \
+  FLOTILLA_ROWS_PRODUCTS("512+" x, "516+" x, "4", "5", "6", "7")                \
+  FLOTILLA_ROWS_LOAD_PART("%c[s1]+" next, "10", "11")
+
+// ---- four rows: accumulators 0-7, part 8-9 (one group), values of a code 10-11 and of the next
+// 12-13, mask and center 15. The eight chains are just what the latency of the multiply-add units
+// needs, so the next values are made well before their turn.
+#define FLOTILLA_FOUR_ROW(x, lo, hi, acc_lo, acc_hi)        \
+  "vbroadcastss " x "(%[x]), %%ymm14\n\t"                   \
+  "vfmadd231ps %%ymm14, %%ymm" lo ", %%ymm" acc_lo "\n\t"   \
+  "vfmadd231ps %%ymm14, %%ymm" hi ", %%ymm" acc_hi "\n\t"
+#define FLOTILLA_FOUR_STEP(x, lo, hi, next, next_lo, next_hi)     \
+  FLOTILLA_FOUR_ROW(x, lo, hi, "0", "1")                          \
+  "vmovdqa " next "*32(%[c]), %%ymm15\n\t"                        \
+  "vpand %%ymm15, %%ymm8, %%ymm" next_lo "\n\t"                   \
+  FLOTILLA_FOUR_ROW("4+" x, lo, hi, "2", "3")                     \
+  "vpand %%ymm15, %%ymm9, %%ymm" next_hi "\n\t"                   \
+  "vmovaps 128+" next "*32(%[c]), %%ymm15\n\t"                    \
+  "vsubps %%ymm15, %%ymm" next_lo ", %%ymm" next_lo "\n\t"        \
+  FLOTILLA_FOUR_ROW("8+" x, lo, hi, "4", "5")                     \
+  "vsubps %%ymm15, %%ymm" next_hi ", %%ymm" next_hi "\n\t"        \
+  FLOTILLA_FOUR_ROW("12+" x, lo, hi, "6", "7")
+// The next code being the highest: see above.
+#define FLOTILLA_FOUR_THIRD_STEP(x, lo, hi, next_lo, next_hi)     \
+  FLOTILLA_FOUR_ROW(x, lo, hi, "0", "1")                          \
+  "vmovaps 224(%[c]), %%ymm15\n\t"                                \
+  "vsubps %%ymm15, %%ymm8, %%ymm" next_lo "\n\t"                  \
+  FLOTILLA_FOUR_ROW("4+" x, lo, hi, "2", "3")                     \
+  "vsubps %%ymm15, %%ymm9, %%ymm" next_hi "\n\t"                  \
+  "vroundps $9, %%ymm" next_lo ", %%ymm" next_lo "\n\t"           \
+  FLOTILLA_FOUR_ROW("8+" x, lo, hi, "4", "5")                     \
+  "vroundps $9, %%ymm" next_hi ", %%ymm" next_hi "\n\t"           \
+  FLOTILLA_FOUR_ROW("12+" x, lo, hi, "6", "7")
+// Four codes; then comes the part at `next`.
+#define FLOTILLA_FOUR_PART(x, next)                               \
+  FLOTILLA_FOUR_STEP(x, "10", "11", "1", "12", "13")              \
+  FLOTILLA_FOUR_STEP("16+" x, "12", "13", "2", "10", "11")        \
+  FLOTILLA_FOUR_THIRD_STEP("32+" x, "10", "11", "12", "13")       \
+  FLOTILLA_LOAD_PART(next, "8", "9")                              \
+  FLOTILLA_FOUR_STEP("48+" x, "12", "13", "0", "10", "11")
 
 // clang-format on
 
@@ -197,6 +226,38 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
   acc[1][1] = {a6, a7};
 }
 
+// The same for one group and four rows.
+template <int Stride, class Prefetch>
+FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Prefetch&& prefetch,
+                                   F (&acc)[1][4]) {
+  register __m256 a0 asm("ymm0") = _mm256_setzero_ps();
+  register __m256 a1 asm("ymm1") = a0, a2 asm("ymm2") = a0, a3 asm("ymm3") = a0;
+  register __m256 a4 asm("ymm4") = a0, a5 asm("ymm5") = a0, a6 asm("ymm6") = a0;
+  register __m256 a7 asm("ymm7") = a0;
+  register __m256i p0 asm("ymm8"), p1 asm("ymm9");
+  register __m256 q0 asm("ymm10"), q1 asm("ymm11");
+  asm volatile(FLOTILLA_LOAD_PART("0", "8", "9")
+               "vpand (%[c]), %%ymm8, %%ymm10\n\t"
+               "vpand (%[c]), %%ymm9, %%ymm11\n\t"
+               "vsubps 128(%[c]), %%ymm10, %%ymm10\n\t"
+               "vsubps 128(%[c]), %%ymm11, %%ymm11\n\t"
+               : "=x"(p0), "=x"(p1), "=x"(q0), "=x"(q1)
+               : [w] "r"(chunks), [c] "r"(&kPartConstants)
+               : "memory");
+  for (int j = 0; j < 8; ++j, chunks += 64, x += 32) {
+    prefetch(j);
+    asm volatile(FLOTILLA_FOUR_PART("0", "32") FLOTILLA_FOUR_PART("64", "64")
+                 : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(a6), "+x"(a7),
+                   "+x"(p0), "+x"(p1), "+x"(q0), "+x"(q1)
+                 : [w] "r"(chunks), [x] "r"(x), [c] "r"(&kPartConstants)
+                 : "memory", "ymm12", "ymm13", "ymm14", "ymm15");
+  }
+  acc[0][0] = {a0, a1};
+  acc[0][1] = {a2, a3};
+  acc[0][2] = {a4, a5};
+  acc[0][3] = {a6, a7};
+}
+
 // Any other number of groups and rows.
 template <int Stride, class Prefetch, int B, int M>
 FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Prefetch&& prefetch,
@@ -206,15 +267,11 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
     prefetch(j);
     unroll<2>([&](auto part) FLOTILLA_INLINE {
       I codes[B];
-      unroll<B>([&](auto c) FLOTILLA_INLINE {
-        const I packed = load_int(chunks + c * Stride);
-        const __m256i p = part == 0 ? packed.lo : packed.hi, e = _mm256_set1_epi16(0x4500);
-        codes[c] = {_mm256_unpacklo_epi16(p, e), _mm256_unpackhi_epi16(p, e)};
-      });
+      unroll<B>([&](auto c)
+                    FLOTILLA_INLINE { codes[c] = placed_part(chunks + c * Stride + part * 32); });
       unroll<4>([&](auto k) FLOTILLA_INLINE {
         unroll<B>([&](auto c) FLOTILLA_INLINE {
-          const F q = as_float(codes[c] & set1_int(0xffff0000u | 15u << 4 * k)) -
-                      set1(0x1p11f + 8 * kPlaces[k]);
+          const F q = placed_value<k>(codes[c]);
           unroll<M>([&](auto m) FLOTILLA_INLINE {
             const float* xk = x + (c * 64 + part * 4 + k) * M + m;
             acc[c][m] = fma(q, broadcast(xk), acc[c][m]);
@@ -225,6 +282,7 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
   }
 }
 
+#undef FLOTILLA_LOAD_PART
 #undef FLOTILLA_ROW_HALF
 #undef FLOTILLA_ROW_GROUP
 #undef FLOTILLA_ROW_CONSTANTS
@@ -232,12 +290,15 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
 #undef FLOTILLA_ROW_LAST_STEP
 #undef FLOTILLA_PAIR_STEP
 #undef FLOTILLA_PAIR_LAST_STEP
-#undef FLOTILLA_ROWS_GROUP
-#undef FLOTILLA_ROWS_MASK
-#undef FLOTILLA_ROWS_FIRST
-#undef FLOTILLA_ROWS_SECOND
+#undef FLOTILLA_ROWS_PRODUCTS
+#undef FLOTILLA_ROWS_VALUES
 #undef FLOTILLA_ROWS_STEP
+#undef FLOTILLA_ROWS_LAST_VALUES
+#undef FLOTILLA_ROWS_LOAD_PART
 #undef FLOTILLA_ROWS_LAST_STEP
-#undef FLOTILLA_LOAD_PART
+#undef FLOTILLA_FOUR_ROW
+#undef FLOTILLA_FOUR_STEP
+#undef FLOTILLA_FOUR_THIRD_STEP
+#undef FLOTILLA_FOUR_PART
 
 }  // namespace flotilla::backend::cpu_avx2

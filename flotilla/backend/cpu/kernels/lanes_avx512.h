@@ -91,6 +91,7 @@ FLOTILLA_LANE F word_value(I words) {
   return {_mm512_maskz_permutexvar_ps(0xffff, shift_right<4 * K>(words).v, values)};
 }
 inline constexpr int kMaxPlacedRows = 0;  // see lanes_avx2.h
+inline constexpr bool kExpandsPlaced = false;
 
 FLOTILLA_LANE void prefetch_near(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);

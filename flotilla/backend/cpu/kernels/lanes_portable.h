@@ -114,6 +114,7 @@ FLOTILLA_LANE F word_value(const I& words) {
   return to_float((shift_right<4 * K>(words) & set1_int(15)) - set1_int(8));
 }
 inline constexpr int kMaxPlacedRows = 0;  // see lanes_avx2.h
+inline constexpr bool kExpandsPlaced = false;
 
 FLOTILLA_LANE void prefetch_near(const void* p) { __builtin_prefetch(p); }
 FLOTILLA_LANE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }

@@ -23,14 +23,21 @@ void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int
 void pack_tiles(const WeightView& w, std::byte* out, int tile_begin, int tile_end);
 void embedding_row(const WeightView& w, int row, float scale, float* out);
 
-inline constexpr std::size_t kPackedScales = 0;  // offsets inside a packed group
-inline constexpr std::size_t kPackedBiases = 32;
+// Offsets inside a packed group. Bias and scale of a row share a word, the scale on top: bfloat16
+// of 16 rows then becomes float32 with one instruction a vector.
+inline constexpr std::size_t kPackedScales = 0;
 inline constexpr std::size_t kPackedCodes = 64;
 
-// 16 scales or biases of a packed group.
-FLOTILLA_INLINE inline F load_scale16(const std::byte* p, bool is_f16) {
-  const I v = load_u16(p);
-  return is_f16 ? F16Code::decode(v) : Bf16Code::decode(v);
+struct GroupScales {  // of 16 rows
+  F scale, bias;
+};
+FLOTILLA_INLINE inline GroupScales load_packed_scales(const std::byte* group, bool is_f16) {
+  const I words = load_int(group + kPackedScales);
+  if (is_f16) {
+    return {F16Code::decode(shift_right<16>(words)),
+            F16Code::decode(words & set1_int(0x0000ffffu))};
+  }
+  return {as_float(words & set1_int(0xffff0000u)), as_float(shift_left<16>(words))};
 }
 
 // Scales of groups [g0, g0 + num) of a tile as float32: out[group][16].

@@ -22,9 +22,10 @@ struct FusedScratch {
 static_assert(sizeof(FusedScratch) <= kScratchBytes);
 
 // A source gives, for the groups of one batch, chunks (8 of 8 k each), scales and biases.
-// prefetch(step), called with steps 0 .. 8 * groups - 1 between the arithmetic, asks for what comes
-// some KiB later, a line per step: bursts of prefetches would stall the loads behind them.
-// Addresses may run beyond the end, which is harmless.
+// prefetch<N>(g, j), called for j = 0 .. 7 between the arithmetic of groups [g, g + N), asks for
+// what comes some KiB later: a line or two at a time, as bursts would stall the loads behind them,
+// and in the order of addresses, as the memory's own prefetching then joins in. Addresses may run
+// beyond the end, which is harmless.
 template <bool IsF16>  // the type of the scales: else bfloat16
 struct PackedBatch {
   [[maybe_unused]] static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
@@ -33,16 +34,19 @@ struct PackedBatch {
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
     return group(g) + kPackedCodes + j * 64;
   }
-  FLOTILLA_INLINE F scale(int g) const { return load_scale16(group(g) + kPackedScales, IsF16); }
-  FLOTILLA_INLINE F bias(int g) const { return load_scale16(group(g) + kPackedBiases, IsF16); }
+  FLOTILLA_INLINE GroupScales scales(int g) const { return load_packed_scales(group(g), IsF16); }
   FLOTILLA_INLINE const std::byte* group(int g) const {
     return base + static_cast<std::size_t>(g) * kPackedGroupBytes;
   }
-  FLOTILLA_INLINE void prefetch(int step) const {
-    // 576 bytes in 8 steps of 72 bytes: one line in nine is left over.
-    const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(step) * 72;
+  template <int N>
+  FLOTILLA_INLINE void prefetch(int g, int j) const {
+    const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(g) * kPackedGroupBytes +
+                             static_cast<std::uintptr_t>(j) * (N * 64);
+    unroll<N>([&](auto i) FLOTILLA_INLINE { ask(p + i * 64); });
+    if (j == 7) unroll<N>([&](auto i) FLOTILLA_INLINE { ask(p + (N + i) * 64); });
+  }
+  FLOTILLA_INLINE static void ask(std::uintptr_t p) {
     prefetch_stream(reinterpret_cast<const void*>(p));
-    if (step % 8 == 7) prefetch_stream(reinterpret_cast<const void*>(p + 64));
   }
 };
 template <bool IsF16>
@@ -65,15 +69,21 @@ struct StoredBatch {
   FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
     return reinterpret_cast<const std::byte*>(s.words + g * kGroupWords + j * kLanes);
   }
-  FLOTILLA_INLINE F scale(int g) const { return load(s.scales + g * kLanes); }
-  FLOTILLA_INLINE F bias(int g) const { return load(s.biases + g * kLanes); }
-  FLOTILLA_INLINE void prefetch(int step) const {
-    const auto at = static_cast<std::uintptr_t>(step);
-    prefetch_far(reinterpret_cast<const void*>(q_ahead + at * 64));
-    if (step % 16 == 0) {
-      prefetch_far(reinterpret_cast<const void*>(scales_ahead + at * 4));
-      prefetch_far(reinterpret_cast<const void*>(biases_ahead + at * 4));
-    }
+  FLOTILLA_INLINE GroupScales scales(int g) const {
+    return {load(s.scales + g * kLanes), load(s.biases + g * kLanes)};
+  }
+  template <int N>
+  FLOTILLA_INLINE void prefetch(int g, int j) const {
+    const std::uintptr_t p =
+        q_ahead + static_cast<std::uintptr_t>(g) * 512 + static_cast<std::uintptr_t>(j) * (N * 64);
+    unroll<N>([&](auto i) FLOTILLA_INLINE {
+      prefetch_far(reinterpret_cast<const void*>(p + i * 64));
+      const auto at = static_cast<std::uintptr_t>(g + i) * 32;
+      if (j == 0 && at % 64 == 0) {
+        prefetch_far(reinterpret_cast<const void*>(scales_ahead + at));
+        prefetch_far(reinterpret_cast<const void*>(biases_ahead + at));
+      }
+    });
   }
 };
 struct StoredSource {
@@ -114,10 +124,11 @@ template <int M, int B, class Batch>
 FLOTILLA_INLINE inline void add_groups(const Batch& batch, int g, const float* sums,
                                        const F (&acc)[B][M], F (&total)[M]) {
   unroll<B>([&](auto c) FLOTILLA_INLINE {
-    const F scale = batch.scale(g + c), bias = fma(scale, set1(8.0f), batch.bias(g + c));
+    const GroupScales of = batch.scales(g + c);
+    const F bias = fma(of.scale, set1(8.0f), of.bias);
     unroll<M>([&](auto m) FLOTILLA_INLINE {
       const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
-      total[m] = fma(scale, acc[c][m], with_bias);
+      total[m] = fma(of.scale, acc[c][m], with_bias);
     });
   });
 }
@@ -131,7 +142,7 @@ FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, co
     F acc[B][M];
     unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
     for (int j = 0; j < 8; ++j) {
-      unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
+      batch.template prefetch<B>(g, j);
       I words[B];
       unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = chunk_words(batch.chunk(g + c, j)); });
       // Chains are interleaved, as the core's window is too short for longer runs.
@@ -157,10 +168,7 @@ FLOTILLA_INLINE inline int placed_groups(const Batch& batch, int g, int end, con
     F acc[B][M];
     multiply_placed<Batch::kGroupStride>(
         batch.chunk(g, 0), x + g * kGroup * M,
-        [&](int j) FLOTILLA_INLINE {
-          unroll<B>([&](auto c) FLOTILLA_INLINE { batch.prefetch((g + c) * 8 + j); });
-        },
-        acc);
+        [&](int j) FLOTILLA_INLINE { batch.template prefetch<B>(g, j); }, acc);
     add_groups(batch, g, sums, acc, total);
   }
   return g;
@@ -229,8 +237,11 @@ void fused_any(const Source& source, const PackedRows& x, int panel_begin, int p
             case 2:
               fused_tile<2, true>(source, x, p, t, y, s);
               break;
-            default:
+            case 3:
               fused_tile<3, true>(source, x, p, t, y, s);
+              break;
+            default:
+              fused_tile<4, true>(source, x, p, t, y, s);
               break;
           }
           continue;

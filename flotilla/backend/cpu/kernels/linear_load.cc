@@ -63,8 +63,8 @@ void packed_row(const WeightView& w, std::size_t row, float scale, float* out) {
   const auto groups = static_cast<std::size_t>(w.k / 64), lane = row % kTileRows;
   const std::byte* p = w.packed + row / kTileRows * groups * kPackedGroupBytes;
   for (std::size_t g = 0; g < groups; ++g, p += kPackedGroupBytes, out += 64) {
-    const float s = load_scale(p + kPackedScales, lane, w.scale_type);
-    const float b = load_scale(p + kPackedBiases, lane, w.scale_type);
+    const float s = load_scale(p + kPackedScales, 2 * lane + 1, w.scale_type);
+    const float b = load_scale(p + kPackedScales, 2 * lane, w.scale_type);
     for (std::size_t k = 0; k < 64; ++k) {
       const std::uint32_t q = chunk_code(p + kPackedCodes + k / 8 * 64, lane, k % 8);
       out[k] = __builtin_fmaf(static_cast<float>(q), s, b) * scale;
@@ -126,8 +126,8 @@ void pack_tiles(const WeightView& w, std::byte* out, int tile_begin, int tile_en
       for (int i = 0; i < 8; ++i) make_chunk(words + i * kLanes);
       __builtin_memcpy(o + kPackedCodes, words, sizeof words);
       for (std::size_t r = 0; r < kTileRows; ++r) {
-        __builtin_memcpy(o + kPackedScales + r * 2, scales.row[r] + g * 2, 2);
-        __builtin_memcpy(o + kPackedBiases + r * 2, biases.row[r] + g * 2, 2);
+        __builtin_memcpy(o + kPackedScales + r * 4, biases.row[r] + g * 2, 2);
+        __builtin_memcpy(o + kPackedScales + r * 4 + 2, scales.row[r] + g * 2, 2);
       }
     }
   }

@@ -1,6 +1,9 @@
 // Any stored format, any number of rows: expand a block of weights once, use it for all rows of x.
 #include "flotilla/backend/cpu/kernels/dequantize.h"
 #include "flotilla/backend/cpu/kernels/linear.h"
+#if defined(FLOTILLA_CPU_AVX2)
+#include "flotilla/backend/cpu/kernels/placed_avx2.h"
+#endif
 
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 namespace {
@@ -17,6 +20,7 @@ struct TiledScratch {
   alignas(64) std::uint32_t words[(kBlockK + kValuePadding) * kLanes];
   Tile tile;
   alignas(64) float c[kItemTiles * kMaxPassRows * kLanes];
+  const std::byte* next_packed;  // the block to be expanded after this one, when weights are packed
 };
 static_assert(sizeof(TiledScratch) <= kScratchBytes);
 
@@ -60,24 +64,45 @@ void expand_dense(const WeightView& w, int tile, int k0, int len, TiledScratch& 
   expand_weights<Code, Bits>(w, tile, k0, len, s);
 }
 
+// Where block k0 of a tile of packed weights begins.
+FLOTILLA_INLINE inline const std::byte* packed_block(const WeightView& w, int tile, int k0) {
+  return w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / 64) +
+                     static_cast<std::size_t>(k0 / 64)) *
+                        kPackedGroupBytes;
+}
+
+template <bool Placed>  // for x that is scaled by place
+FLOTILLA_INLINE inline void expand_chunk(const std::byte* chunk, float* out) {
+#if defined(FLOTILLA_CPU_AVX2)
+  if constexpr (Placed) {
+    unroll<2>([&](auto half) FLOTILLA_INLINE {
+      const I part = placed_part(chunk + half * 32);
+      unroll<4>([&](auto k) FLOTILLA_INLINE {
+        store(out + (half * 4 + k) * kLanes, placed_value<k>(part));
+      });
+    });
+    return;
+  }
+#endif
+  const I words = chunk_words(chunk);
+  unroll<8>([&](auto k) FLOTILLA_INLINE { store(out + k * kLanes, word_value<k>(words)); });
+}
+
+template <bool Placed>
 void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch& s) {
   const bool is_f16 = w.scale_type == tensor::DType::kF16;
-  const std::byte* p =
-      w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / 64) +
-                  static_cast<std::size_t>(k0 / 64)) *
-                     kPackedGroupBytes;
+  const std::byte* p = packed_block(w, tile, k0);
+  const std::byte* next = s.next_packed;
   float* out = s.tile.w;
   for (int g = 0; g < len / 64; ++g, p += kPackedGroupBytes) {
-    const F scale = load_scale16(p + kPackedScales, is_f16);
-    store(s.tile.scales + g * kLanes, scale);
-    store(s.tile.biases + g * kLanes,
-          fma(scale, set1(8.0f), load_scale16(p + kPackedBiases, is_f16)));
-    for (int j = 0; j < 8; ++j) {
-      const auto ahead = reinterpret_cast<std::uintptr_t>(p) + kStreamBytes;
-      prefetch_stream(reinterpret_cast<const void*>(ahead + static_cast<std::uintptr_t>(j) * 72));
-      const I words = chunk_words(p + kPackedCodes + j * 64);
-      unroll<8>([&](auto k) FLOTILLA_INLINE { store(out + k * kLanes, word_value<k>(words)); });
-      out += 8 * kLanes;
+    const GroupScales scales = load_packed_scales(p, is_f16);
+    store(s.tile.scales + g * kLanes, scales.scale);
+    store(s.tile.biases + g * kLanes, fma(scales.scale, set1(8.0f), scales.bias));
+    prefetch_far(next);
+    next += 64;
+    for (int j = 0; j < 8; ++j, next += 64, out += 8 * kLanes) {
+      prefetch_far(next);
+      expand_chunk<Placed>(p + kPackedCodes + j * 64, out);
     }
   }
 }
@@ -147,8 +172,10 @@ struct MicroTable {
                                                    micro_kernel<6, G, HasBias>};
 };
 
-ExpandFn affine_expansion(const WeightView& w) {
-  if (w.packed != nullptr) return expand_packed;
+ExpandFn affine_expansion(const WeightView& w, RowScaling scaling) {
+  if (w.packed != nullptr) {
+    return scaling == RowScaling::kByPlace ? expand_packed<true> : expand_packed<false>;
+  }
   switch (w.bits) {
     case 2:
       return expand_affine<2>;
@@ -165,12 +192,12 @@ ExpandFn affine_expansion(const WeightView& w) {
   }
 }
 
-Format format_of(const WeightView& w) {
+Format format_of(const WeightView& w, RowScaling scaling) {
   switch (w.format) {
     case WeightFormat::kAffine:
-      return {affine_expansion(w), w.group == 32   ? MicroTable<32, true>::kFns
-                                   : w.group == 64 ? MicroTable<64, true>::kFns
-                                                   : MicroTable<128, true>::kFns};
+      return {affine_expansion(w, scaling), w.group == 32   ? MicroTable<32, true>::kFns
+                                            : w.group == 64 ? MicroTable<64, true>::kFns
+                                                            : MicroTable<128, true>::kFns};
     case WeightFormat::kMxfp4:
       return {expand_scaled<E2m1Code, 4, E8m0Code>, MicroTable<32, false>::kFns};
     case WeightFormat::kMxfp8:
@@ -191,7 +218,7 @@ Format format_of(const WeightView& w) {
 void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
                   int tile_begin, int tile_end, float* y, std::byte* scratch) {
   auto& s = *reinterpret_cast<TiledScratch*>(scratch);
-  const Format format = format_of(w);
+  const Format format = format_of(w, x.scaling());
   const int m0 = x.panel_begin(panel_begin), rows = x.panel_begin(panel_end) - m0;
   const auto tile_floats = static_cast<std::size_t>(rows) * kLanes;
   __builtin_memset(s.c, 0,
@@ -199,6 +226,12 @@ void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int
   for (int k0 = 0; k0 < x.k(); k0 += kBlockK) {
     const int len = min_int(kBlockK, x.k() - k0);
     for (int t = tile_begin; t < tile_end; ++t) {
+      if (w.packed != nullptr) {
+        // In order of use, the last one being the first of the next item.
+        s.next_packed = t + 1 < tile_end       ? packed_block(w, t + 1, k0)
+                        : k0 + kBlockK < x.k() ? packed_block(w, tile_begin, k0 + kBlockK)
+                                               : packed_block(w, tile_end, 0);
+      }
       format.expand(w, t, k0, len, s);
       float* c = s.c + static_cast<std::size_t>(t - tile_begin) * tile_floats;
       for (int p = panel_begin; p < panel_end; ++p) {

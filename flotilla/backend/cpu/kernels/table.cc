@@ -5,6 +5,13 @@
 namespace flotilla::backend::FLOTILLA_CPU_TARGET {
 namespace {
 
+RowScaling scaling_for(const WeightView& w, int rows) {
+  if (!can_pack(w)) return RowScaling::kNone;
+  const bool placed =
+      rows <= kMaxFusedRows ? rows <= kMaxPlacedRows : kExpandsPlaced && w.packed != nullptr;
+  return placed ? RowScaling::kByPlace : RowScaling::kNone;
+}
+
 void linear(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
             int tile_begin, int tile_end, float* y, std::byte* scratch) {
   if (x.m() <= kMaxFusedRows && can_pack(w)) {
@@ -27,7 +34,7 @@ constexpr const char* kName = "portable";
 extern const CpuKernels kKernels;
 const CpuKernels kKernels = {
     .name = kName,
-    .max_placed_rows = kMaxPlacedRows,
+    .scaling_for = scaling_for,
     .linear = linear,
     .pack = pack_tiles,
     .embedding = embedding_row,
