@@ -19,7 +19,7 @@ struct ServerModels {
   std::string scripted;      // a script instead of models
   std::int64_t threads = 0;  // 0: one per core
   bool pin_threads = false;
-  bool lazy = false;         // load at the first order of the coordinator
+  bool lazy = false;  // load at the first order of the coordinator
   EngineSettings engine;
 };
 
