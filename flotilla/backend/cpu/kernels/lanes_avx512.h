@@ -23,7 +23,7 @@ inline constexpr int kGroupsInFlight[7] = {0, 4, 2, 2, 2, 2, 2};
 // The same when the weights are expanded before.
 inline constexpr int kTiledGroupsInFlight[7] = {0, 4, 2, 2, 2, 2, 2};
 // How far ahead a stream of packed weights is asked for.
-inline constexpr std::uintptr_t kStreamBytes = 16384;
+inline constexpr std::uintptr_t kStreamBytes = 3072;
 
 #define FLOTILLA_LANE FLOTILLA_INLINE inline
 FLOTILLA_LANE F set1(float v) { return {_mm512_set1_ps(v)}; }
@@ -99,8 +99,8 @@ FLOTILLA_LANE void prefetch_near(const void* p) {
 FLOTILLA_LANE void prefetch_far(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
-// Into L1, at any distance, is a quarter slower (two threads: 20.8 against 27 GB/s).
-FLOTILLA_LANE void prefetch_stream(const void* p) { prefetch_far(p); }
+// See lanes_avx2.h.
+FLOTILLA_LANE void prefetch_stream(const void* p) { prefetch_near(p); }
 
 }  // namespace flotilla::backend::cpu_avx512
 
