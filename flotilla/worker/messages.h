@@ -66,12 +66,12 @@ void fields(V& v, StatsAnswer& m) {
 }
 template <class V>
 void fields(V& v, LoadOrder& m) {
-  auto& [folder, name, num_threads, target, pack_weights, cuda_device, device_memory, memory,
-         kv_bytes, context_length, scheduler, prefix_cache, leases, max_waiting, progress, first_id,
-         on_device_lost, before_step] = m.options;
-  v(folder, name, num_threads, target, pack_weights, cuda_device, kv_bytes, context_length,
-    scheduler, prefix_cache, leases, max_waiting, first_id, m.memory, m.device_memory,
-    m.fault_at_step);
+  auto& [folder, name, num_threads, pin_threads, target, pack_weights, cuda_device, device_memory,
+         memory, kv_bytes, context_length, scheduler, prefix_cache, leases, max_waiting, progress,
+         first_id, on_device_lost, before_step] = m.options;
+  v(folder, name, num_threads, pin_threads, target, pack_weights, cuda_device, kv_bytes,
+    context_length, scheduler, prefix_cache, leases, max_waiting, first_id, m.memory,
+    m.device_memory, m.fault_at_step);
   static_cast<void>(device_memory), static_cast<void>(memory), static_cast<void>(progress),
       static_cast<void>(on_device_lost), static_cast<void>(before_step);
 }
