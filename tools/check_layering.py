@@ -10,14 +10,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 EDGES = {
     "base": [], "log": ["base"], "settings": ["base"], "json": ["base"], "net": ["base"], "store": ["base"],
     "media": ["base"], "protocol": ["json"], "api": ["json"], "tokenizer": ["json"], "chat": ["json"],
-    "capacity": ["json"], "hub": ["json", "net"], "serving": ["api", "net"],
+    "gates": ["base"], "hub": ["json", "net"], "serving": ["api", "net"],
     "grammar": ["tokenizer"], "tensor": ["base"], "backend": ["tensor"], "ops": ["backend"],
     "checkpoint": ["json", "tensor", "backend"], "state": ["tensor"], "experts": ["checkpoint", "backend"],
     "layers": ["ops", "state", "experts"], "models": ["json", "checkpoint", "layers", "state", "media"],
     "sampling": ["ops", "grammar"], "engine": ["models", "state", "sampling", "tokenizer", "chat"],
     "worker": ["engine"],
-    "coordinator": ["json", "protocol", "api", "net", "store", "serving", "capacity", "hub"],
-    "provider": ["engine", "protocol", "serving", "capacity", "hub", "net"],
+    "coordinator": ["json", "protocol", "api", "net", "store", "serving", "gates", "hub"],
+    "provider": ["engine", "protocol", "serving", "gates", "hub", "net"],
 }
 # Never, whatever the graph says.
 FORBIDDEN = {
