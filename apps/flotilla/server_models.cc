@@ -24,13 +24,13 @@ Result<std::vector<provider::ModelSource>> find_sources(const ServerModels& opti
   for (const std::string& model : options.models) {
     FLOTILLA_TRY(std::string folder, resolve_model(model, options.models_dir));
     std::string name = name_of_folder(folder);
-    sources.push_back({std::move(name), std::move(folder)});
+    sources.push_back({.name = std::move(name), .folder = std::move(folder)});
   }
   if (!sources.empty()) return sources;
   FLOTILLA_TRY(const auto found, checkpoint::scan_models(options.models_dir));
   for (const auto& model : found) {
     if (model.ok()) {
-      sources.push_back({model.name, model.folder});
+      sources.push_back({.name = model.name, .folder = model.folder});
     } else {
       log::warn("model_left_out", {{"model", model.name}, {"reason", model.problems.front()}});
     }
@@ -74,21 +74,23 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options,
     for (auto& engine : engines) FLOTILLA_TRY_STATUS(manager.add_engine(std::move(engine)));
     return ok_status();
   }
-  FLOTILLA_TRY(const auto sources, find_sources(options));
+  FLOTILLA_TRY(auto sources, find_sources(options));
   FLOTILLA_TRY_STATUS(
       check_kernels_at_start(static_cast<int>(options.threads), default_state_dir()));
   FLOTILLA_TRY(const Device device, choose_device(options.engine.device));
   FLOTILLA_TRY_STATUS(wants_worker(options.engine, device));
   if (device.cuda) FLOTILLA_TRY_STATUS(check_card_at_start(*device.cuda));
-  for (const provider::ModelSource& source : sources)
-    FLOTILLA_TRY_STATUS(manager.add_source(source));
-  if (options.lazy) return ok_status();
   engine::ModelEngineOptions engine_options;
   apply(options.engine, engine_options);
-  for (const provider::ModelSource& source : sources) {
+  for (provider::ModelSource& source : sources) {
     // One that cannot be read is told when it is loaded.
     const auto bytes = engine::resident_bytes_of(source.folder, engine_options.scheduler);
-    if (bytes.ok()) memory.of_models().expect(source.name, *bytes);
+    source.resident_bytes = bytes.ok() ? *bytes : 0;
+    FLOTILLA_TRY_STATUS(manager.add_source(source));
+  }
+  if (options.lazy) return ok_status();
+  for (const provider::ModelSource& source : sources) {
+    if (source.resident_bytes > 0) memory.of_models().expect(source.name, source.resident_bytes);
   }
   std::size_t num_loaded = 0;
   Status last = ok_status();

@@ -17,6 +17,8 @@ void add_nodes(CLI::App& app, int& exit_code);
 void add_accounts(CLI::App& app, int& exit_code);
 void add_prices(CLI::App& app, int& exit_code);
 void add_ledger(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+void add_loads(CLI::App& app, int& exit_code);
 
 // "flotilla-coordinator: MESSAGE" on standard error; returns 1.
 int complain(const Error& error);

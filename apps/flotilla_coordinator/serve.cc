@@ -38,10 +38,18 @@ void declare(settings::Settings& s, CoordinatorConfig& c) {
         "how long a request waits when all nodes are busy");
   s.add("max_queued_per_model", &c.max_queued_per_model, 1, 1'000'000,
         "how many requests may wait");
+  s.add("hedge_after_ms", &c.hedge_after_ms, 0, 3'600'000,
+        "how long a node may prepare a request before a second one is asked; 0: never");
   s.add("first_token_timeout_s", &c.first_token_timeout_s, 1, 86'400,
         "start to first token before a node is given up");
   s.add("stall_timeout_s", &c.stall_timeout_s, 1, 86'400,
         "silence between tokens before a node is given up");
+  s.add("warm_pool", &c.warm_pool,
+        "off, load (models that are asked for, where there is room) or swap (unload others for "
+        "them)");
+  s.add("gates.hardware", &c.hardware_gate, "off, shadow or on: models too large for a machine");
+  s.add("gates.load", &c.load_gate, "off, shadow or on: loads beyond a node's free memory");
+  s.add("gates.state", &c.state_gate, "off, shadow or on: jobs beyond a node's state memory");
   s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
         "how long running requests may take at shutdown");
   s.add("fee_basis_points", &c.fee_basis_points, 0, 10'000,

@@ -34,6 +34,32 @@ Result<ListenAddress> parse_listen_address(const std::string& text) {
   return address;
 }
 
+Result<WarmMode> warm_mode(const CoordinatorConfig& config) {
+  if (config.warm_pool == "off") return WarmMode::kOff;
+  if (config.warm_pool == "load") return WarmMode::kLoad;
+  if (config.warm_pool == "swap") return WarmMode::kSwap;
+  return Error{ErrorCode::kInvalidArgument,
+               "warm_pool is '" + config.warm_pool + "'; it is off, load or swap"};
+}
+
+Result<gates::Modes> gate_modes(const CoordinatorConfig& config) {
+  gates::Modes modes;
+  const auto read = [](const std::string& name, const std::string& text,
+                       gates::Mode& mode) -> Status {
+    for (const gates::Mode known : {gates::Mode::kOff, gates::Mode::kShadow, gates::Mode::kOn}) {
+      if (text != to_string(known)) continue;
+      mode = known;
+      return ok_status();
+    }
+    return Error{ErrorCode::kInvalidArgument,
+                 "gates." + name + " is '" + text + "'; it is off, shadow or on"};
+  };
+  FLOTILLA_TRY_STATUS(read("hardware", config.hardware_gate, modes.hardware));
+  FLOTILLA_TRY_STATUS(read("load", config.load_gate, modes.load));
+  FLOTILLA_TRY_STATUS(read("state", config.state_gate, modes.state));
+  return modes;
+}
+
 Status validate(const CoordinatorConfig& config) {
   if (config.tls_certificate_file.empty() != config.tls_key_file.empty()) {
     return Error{ErrorCode::kInvalidArgument,
@@ -59,6 +85,8 @@ Status validate(const CoordinatorConfig& config) {
   for (const std::string& origin : config.allowed_origins) {
     FLOTILLA_TRY_STATUS(serving::check_origin(origin));
   }
+  if (auto mode = warm_mode(config); !mode.ok()) return std::move(mode).error();
+  if (auto modes = gate_modes(config); !modes.ok()) return std::move(modes).error();
   if (auto key = read_admin_key(config.admin_key); !key.ok()) return std::move(key).error();
   auto level = log::parse_level(config.log_level);
   if (!level.ok()) return std::move(level).error();

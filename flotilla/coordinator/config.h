@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "flotilla/base/result.h"
+#include "flotilla/coordinator/routing/warm_pool.h"
+#include "flotilla/gates/reason.h"
 
 namespace flotilla::coordinator {
 
@@ -26,8 +28,14 @@ struct CoordinatorConfig {
   std::int64_t keepalive_after_s = 10;
   std::int64_t queue_timeout_s = 30;
   std::int64_t max_queued_per_model = 1'024;
+  std::int64_t hedge_after_ms = 2'000;  // 0: never
   std::int64_t first_token_timeout_s = 600;
   std::int64_t stall_timeout_s = 120;
+  // "off", "shadow" or "on"; docs/admission.md
+  std::string warm_pool = "load";  // "off", "load" or "swap"
+  std::string hardware_gate = "shadow";
+  std::string load_gate = "shadow";
+  std::string state_gate = "shadow";
   std::int64_t drain_timeout_s = 60;
 
   std::int64_t fee_basis_points = 0;  // of every charge, in hundredths of a percent
@@ -53,6 +61,11 @@ struct ListenAddress {
 
 // "127.0.0.1:8080", "[::1]:8080", "0.0.0.0:0" (0: any free port).
 Result<ListenAddress> parse_listen_address(const std::string& text);
+
+// What `warm_pool` says.
+Result<WarmMode> warm_mode(const CoordinatorConfig& config);
+// What the three settings of gates say.
+Result<gates::Modes> gate_modes(const CoordinatorConfig& config);
 
 // Cross-checks: TLS files in pairs, plain only on loopback unless insecure, addresses, origins.
 Status validate(const CoordinatorConfig& config);

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "flotilla/coordinator/admin/admin_access.h"
+#include "flotilla/coordinator/admin/admin_api.h"
 #include "flotilla/coordinator/gateway/gateway.h"
 #include "flotilla/coordinator/link/link_acceptor.h"
 #include "flotilla/coordinator/money/bank_till.h"
@@ -35,9 +36,12 @@ constexpr std::size_t kMaxQuestions = 256;  // about keys and usage, waiting for
 DispatchLimits limits_of(const CoordinatorConfig& config) {
   DispatchLimits limits;
   limits.queue_timeout = std::chrono::seconds(config.queue_timeout_s);
+  limits.hedge_after = std::chrono::milliseconds(config.hedge_after_ms);
   limits.first_token_timeout = std::chrono::seconds(config.first_token_timeout_s);
   limits.stall_timeout = std::chrono::seconds(config.stall_timeout_s);
   limits.slept_through = kSleptThrough;
+  limits.gates = *gate_modes(config);  // validated
+  limits.warm.mode = *warm_mode(config);
   limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
   return limits;
 }
@@ -50,12 +54,14 @@ BankOptions bank_options(const CoordinatorConfig& config) {
   return options;
 }
 
-serving::SurfaceOptions surface_options(const CoordinatorConfig& config, const Metrics& metrics) {
+serving::SurfaceOptions surface_options(const CoordinatorConfig& config, const Metrics& metrics,
+                                        std::vector<serving::ExtraRoute> extra_routes) {
   serving::SurfaceOptions options;
   options.session.max_body_bytes = static_cast<std::size_t>(config.max_body_mib) << 20;
   options.session.keepalive_after = std::chrono::seconds(config.keepalive_after_s);
   options.allowed_origins = config.allowed_origins;
   options.metrics = [&metrics] { return metrics.render(); };
+  options.extra_routes = std::move(extra_routes);
   return options;
 }
 
@@ -85,6 +91,7 @@ struct CoordinatorApp::Impl {
         dispatcher(clock, metrics, limits_of(c), [this] { models_changed(); }),
         gateway(core_post(), dispatcher, keys, clock),
         admin_access(admin_key),
+        admin(admin_access, core_post(), dispatcher, clock),
         io(static_cast<int>(c.io_threads)),
         core(io),
         ticker(core),
@@ -189,6 +196,7 @@ struct CoordinatorApp::Impl {
   Dispatcher dispatcher;  // on the core strand
   Gateway gateway;
   const AdminAccess admin_access;
+  const AdminApi admin;
   net::IoRuntime io;
   net::Strand core;
   net::Timer ticker, poller;
@@ -232,10 +240,12 @@ Status CoordinatorApp::Impl::start(store::Database database) {
   links = std::make_unique<LinkAcceptor>(
       NodeSession::Context{identity, *access, clock, metrics, dispatcher, core_post()},
       kHandshakeTimeout);
-  serving::SurfaceOptions options = surface_options(config, metrics);
-  options.extra_routes = money_routes({*reader, *bank, keys, admin_access, clock});
-  surface = std::make_unique<serving::HttpSurface>(gateway, clock, serving::make_net_lanes(io),
-                                                   std::move(options));
+  std::vector<serving::ExtraRoute> routes = admin.routes();
+  for (serving::ExtraRoute& route : money_routes({*reader, *bank, keys, admin_access, clock}))
+    routes.push_back(std::move(route));
+  surface =
+      std::make_unique<serving::HttpSurface>(gateway, clock, serving::make_net_lanes(io),
+                                             surface_options(config, metrics, std::move(routes)));
   FLOTILLA_TRY(const ListenAddress address, parse_listen_address(config.listen));
   server = std::make_unique<net::HttpServer>(io, server_options(config, address),
                                              surface->handler(), serving::protocol_error_reply);

@@ -189,6 +189,12 @@ class AppTest : public ::testing::Test {
                 "\r\n\r\n");
     return client.read_response();
   }
+  std::string as_admin(const std::string& method, const std::string& path, const std::string& key) {
+    net::TestClient client(app_->port());
+    client.send(method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key +
+                "\r\nContent-Length: 0\r\n\r\n");
+    return client.read_response();
+  }
   void post_chat(net::TestClient& client, bool stream) {
     const std::string body =
         std::string(R"({"model":"m","messages":[{"role":"user","content":"hi"}],"stream":)") +
@@ -364,7 +370,28 @@ TEST_F(AppTest, TheCertificateIsReadAgainOnRequest) {
   std::remove(config_.tls_key_file.c_str());
 }
 
+TEST_F(AppTest, TheAdminApiIsOffWithoutItsKey) {
+  start();
+  EXPECT_THAT(get("/v1/admin/nodes"), HasSubstr(" 403 "));
+}
+
+TEST_F(AppTest, TheAdminKeyOpensTheAdminApiAndNothingElse) {
+  config_.admin_key = "an-admin-key-of-the-test";
+  start();
+  auto a = node("a", Mood::kAnswer);
+  EXPECT_THAT(get("/v1/admin/nodes"), HasSubstr(" 401 "));  // a client's key
+  const std::string nodes = as_admin("GET", "/v1/admin/nodes", config_.admin_key);
+  EXPECT_THAT(nodes, HasSubstr(" 200 "));
+  EXPECT_THAT(nodes, HasSubstr("\"node\":\"a\""));
+  EXPECT_THAT(nodes, HasSubstr("\"slots\":4"));
+  EXPECT_THAT(as_admin("GET", "/v1/models", config_.admin_key), HasSubstr(" 401 "));
+  EXPECT_THAT(as_admin("POST", "/v1/admin/nodes", config_.admin_key), HasSubstr(" 405 "));
+}
+
 TEST_F(AppTest, StartingNamesWhatIsWrong) {
+  config_.admin_key = "short";
+  EXPECT_THAT(CoordinatorApp::start(config_, clock_).error().message, HasSubstr("admin_key"));
+  config_.admin_key.clear();
   config_.listen = "127.0.0.1";
   EXPECT_FALSE(CoordinatorApp::start(config_, clock_).ok());
   config_.listen = "127.0.0.1:0";

@@ -38,6 +38,15 @@ struct Metrics::Impl {
           .Help("From the loss of an answer's node to its next token")
           .Register(registry)
           .Add({}, prom::Histogram::BucketBoundaries{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30});
+  prom::Family<prom::Counter>& shadow =
+      counter("gate_shadow_total", "Jobs that a gate in shadow would have kept from their node");
+  prom::Counter& prefix_routed =
+      counter("prefix_routed_total", "Jobs that went to the node that holds their beginning")
+          .Add({});
+  prom::Counter& hedges =
+      counter("hedges_won_total", "Second Prepares that became the attempt").Add({});
+  prom::Family<prom::Counter>& loads =
+      counter("loads_ordered_total", "Models that nodes were told to load or unload");
   prom::Counter& unanswered = counter("cancels_unanswered_total",
                                       "Cancelled attempts that a node did not acknowledge in time")
                                   .Add({});
@@ -77,6 +86,14 @@ void Metrics::answer_continued(bool mixed_numerics) {
 void Metrics::answer_gap(std::chrono::nanoseconds gap) {
   impl_->gap_seconds.Observe(std::chrono::duration<double>(gap).count());
 }
+void Metrics::gate_shadow(std::string_view reason) {
+  impl_->shadow.Add({{"reason", std::string(reason)}}).Increment();
+}
+void Metrics::prefix_routed() { impl_->prefix_routed.Increment(); }
+void Metrics::load_ordered(std::string_view what, std::string_view why) {
+  impl_->loads.Add({{"what", std::string(what)}, {"why", std::string(why)}}).Increment();
+}
+void Metrics::hedge_won() { impl_->hedges.Increment(); }
 void Metrics::node_silent() { impl_->silent.Increment(); }
 void Metrics::tokens_relayed(std::uint64_t n) { impl_->tokens.Increment(static_cast<double>(n)); }
 void Metrics::frame_dropped() { impl_->dropped.Increment(); }

@@ -32,7 +32,7 @@ struct ModelOffer {
   std::int64_t created = 0;  // unix seconds
   std::int64_t context_length = 0;
   std::uint32_t max_concurrent = 1;
-  std::uint64_t resident_bytes = 0;
+  std::uint64_t resident_bytes = 0;  // weights and workspace; of one not loaded: what it will be
   std::uint64_t state_fixed_bytes = 0;
   std::vector<StateCostClass> state_classes = {};
   bool loaded = true;
@@ -139,6 +139,10 @@ struct Heartbeat {
   std::uint64_t free_bytes = 0;  // for loading another model
   bool draining = false;
   std::vector<SlotLoad> slots = {};
+  // The last HeartbeatAck that the node got, and how long ago: from both the coordinator has the
+  // time of a round trip. 0: none yet.
+  std::uint64_t acked_sequence = 0;
+  std::uint64_t ack_age_us = 0;
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("sequence", m.sequence);
@@ -146,6 +150,8 @@ struct Heartbeat {
     v("free_bytes", m.free_bytes);
     v("draining", m.draining);
     v("slots", m.slots, kMaxModels);
+    v("acked_sequence", m.acked_sequence);
+    v("ack_age_us", m.ack_age_us);
   }
 };
 

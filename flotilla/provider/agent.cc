@@ -288,12 +288,14 @@ protocol::Register Agent::Impl::make_register() const {
   message.progress_interval_ms = static_cast<std::uint32_t>(kProgressInterval.count());
   message.hardware = probe_hardware(options.num_threads);
   message.hardware.accelerator = options.accelerator.substr(0, protocol::kMaxName);
+  if (options.memory) message.hardware.memory_cap_bytes = options.memory->cap_bytes();
   for (const ModelRecord& record : models.list()) {
     if (message.models.size() == protocol::kMaxModels) break;
     protocol::ModelOffer offer;
     offer.id = record.name;
     offer.created = record.since;
     offer.loaded = record.engine != nullptr;
+    offer.resident_bytes = record.resident_bytes;
     if (record.engine) {
       const engine::EngineInfo& info = record.engine->info();
       offer.family = info.family;

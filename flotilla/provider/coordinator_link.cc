@@ -45,6 +45,7 @@ void CoordinatorLink::stop(std::string_view reason) {
   if (state_ == State::kStopped) return;
   state_ = State::kStopped;
   ++connection_;
+  acked_sequence_ = 0;
   retry_timer_.cancel();
   alive_timer_.cancel();
   beat_timer_.cancel();
@@ -134,7 +135,11 @@ Status CoordinatorLink::handle_frame(std::string_view message) {
     on_registered(*registered);
     return ok_status();
   }
-  if (std::holds_alternative<protocol::HeartbeatAck>(decoded)) return ok_status();
+  if (const auto* ack = std::get_if<protocol::HeartbeatAck>(&decoded)) {
+    acked_sequence_ = ack->sequence;
+    acked_at_ = last_heard_;
+    return ok_status();
+  }
   if (state_ != State::kUp) {
     return protocol::link_error(
         protocol::LinkFault::kUnexpectedMessage,
@@ -182,6 +187,11 @@ void CoordinatorLink::send_heartbeat() {
   if (state_ != State::kUp) return;
   protocol::Heartbeat heartbeat = events_.make_heartbeat();
   heartbeat.sequence = ++heartbeat_sequence_;
+  if (acked_sequence_ > 0) {
+    heartbeat.acked_sequence = acked_sequence_;
+    heartbeat.ack_age_us = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(clock_.now() - acked_at_).count());
+  }
   send(protocol::ProviderMessage(std::move(heartbeat)));
 }
 

@@ -96,6 +96,8 @@ class CoordinatorLink : public std::enable_shared_from_this<CoordinatorLink> {
   std::chrono::milliseconds dead_after_{15'000};
   std::chrono::milliseconds heartbeat_interval_{5'000};
   std::uint64_t heartbeat_sequence_ = 0;
+  std::uint64_t acked_sequence_ = 0;  // on this connection; 0: none
+  Clock::Instant acked_at_{};
 };
 
 }  // namespace flotilla::provider

@@ -8,12 +8,11 @@
 #include <thread>
 
 #include "flotilla/base/text.h"
+#include "flotilla/gates/memory.h"
 
 namespace flotilla::provider {
 
 namespace {
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
 // The rest of the first line of `path` that starts with `key`.
 std::string line_value(const char* path, std::string_view key) {
   std::ifstream file(path);
@@ -49,8 +48,7 @@ protocol::HardwareInfo probe_hardware(std::uint32_t num_threads) {
     if (const std::uint64_t most = cgroup_memory_bytes(); most > 0) {
       info.memory_bytes = std::min(info.memory_bytes, most);
     }
-    const std::uint64_t less = info.memory_bytes > 2 * kGiB ? info.memory_bytes - 2 * kGiB : 0;
-    info.memory_cap_bytes = std::min(info.memory_bytes / 10 * 9, less);
+    info.memory_cap_bytes = gates::usable_memory(info.memory_bytes);
   }
   return info;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "flotilla/api/chat_request.h"
+#include "flotilla/gates/judge.h"
 #include "flotilla/log/log.h"
 #include "flotilla/protocol/identity.h"
 #include "flotilla/provider/chat_job.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxRemembered = 8'192;
 constexpr std::size_t kMaxRecent = 16'384;
+// The engine knows its memory itself.
+constexpr gates::Modes kNoEstimates{gates::Mode::kOff, gates::Mode::kOff, gates::Mode::kOff};
 // A step that is not over after five times the longest one before it, and this long, is stuck.
 // Until a first step has ended nobody knows how slow the machine is.
 constexpr milliseconds kLongStep{30'000}, kLongFirstStep{120'000};
@@ -69,25 +72,35 @@ void JobRunner::refuse(const AttemptKey& key, RefuseReason reason, const Error& 
 void JobRunner::on_prepare(const AttemptKey& key, protocol::Prepare prepare) {
   // A repeated frame, or one that its cancel has overtaken.
   if (jobs_.contains(key) || ended_.contains(key)) return;
-  if (draining_) {
-    return refuse(key, RefuseReason::kDraining,
-                  {ErrorCode::kUnavailable, "this node takes no new work"});
-  }
   auto engine = models_.find(prepare.model);
-  if (!engine.ok()) return refuse(key, RefuseReason::kNotLoaded, engine.error());
-  if (!(*engine)->healthy()) {
-    return refuse(key, RefuseReason::kUnhealthy,
-                  {ErrorCode::kUnavailable, "model '" + prepare.model + "' is being repaired"},
-                  1'000);
+  // The router's gates, asked with what is true here and now.
+  gates::SlotFacts slot;
+  slot.resident = engine.ok();
+  if (engine.ok()) {
+    slot.healthy = (*engine)->healthy();
+    slot.num_jobs = num_of_model(prepare.model);
+    slot.max_jobs =
+        static_cast<std::uint32_t>((*engine)->info().max_concurrent) + options_.max_waiting;
   }
-  const auto limit =
-      static_cast<std::uint32_t>((*engine)->info().max_concurrent) + options_.max_waiting;
-  if (num_of_model(prepare.model) >= limit) {
-    return refuse(
-        key, RefuseReason::kBusy,
-        {ErrorCode::kResourceExhausted, "this node has its limit of " + std::to_string(limit) +
-                                            " jobs for '" + prepare.model + "'"},
-        std::max(100u, expected_wait_ms(**engine, prepare.model)));
+  const gates::Verdict verdict = gates::judge({.draining = draining_}, slot, {}, {}, kNoEstimates);
+  switch (verdict.reason) {
+    case gates::Reason::kNone:
+      break;
+    case gates::Reason::kDraining:
+      return refuse(key, RefuseReason::kDraining,
+                    {ErrorCode::kUnavailable, "this node takes no new work"});
+    case gates::Reason::kEngineUnhealthy:
+      return refuse(key, RefuseReason::kUnhealthy,
+                    {ErrorCode::kUnavailable, "model '" + prepare.model + "' is being repaired"},
+                    1'000);
+    case gates::Reason::kNoSlot:
+      return refuse(key, RefuseReason::kBusy,
+                    {ErrorCode::kResourceExhausted, "this node has its limit of " +
+                                                        std::to_string(verdict.available) +
+                                                        " jobs for '" + prepare.model + "'"},
+                    std::max(100u, expected_wait_ms(**engine, prepare.model)));
+    default:
+      return refuse(key, RefuseReason::kNotLoaded, engine.error());
   }
   Job& job = jobs_[key];
   job.serial = next_serial_++;

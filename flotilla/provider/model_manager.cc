@@ -109,6 +109,7 @@ Status ModelManager::add_source(ModelSource source) {
   Entry entry;
   entry.record.name = name;
   entry.record.since = clock_.unix_seconds();
+  entry.record.resident_bytes = source.resident_bytes;
   entry.source = std::move(source);
   if (!entries_.emplace(name, std::move(entry)).second) {
     return Error{ErrorCode::kAlreadyExists, "two models are named '" + name + "'"};
@@ -125,8 +126,10 @@ Status ModelManager::add_engine(std::shared_ptr<engine::TextEngine> engine) {
       return Error{ErrorCode::kAlreadyExists, "two models are named '" + name + "'"};
     Entry& entry = entries_[name];
     entry.source.name = name;
-    entry.record = {name, ModelState::kLoaded, clock_.unix_seconds(), adopt(std::move(engine)),
-                    std::nullopt};
+    const std::uint64_t resident_bytes = engine->info().resident_bytes;
+    entry.record = {
+        name,         ModelState::kLoaded, clock_.unix_seconds(), adopt(std::move(engine)),
+        std::nullopt, resident_bytes};
     record = entry.record;
   }
   notify(record);
@@ -188,6 +191,7 @@ void ModelManager::finish_load(const std::string& name,
     if (loaded.ok()) {
       entry.record.state = ModelState::kLoaded;
       entry.record.engine = adopt(std::move(*loaded));
+      entry.record.resident_bytes = entry.record.engine->info().resident_bytes;
     } else {
       entry.record.state = ModelState::kFailed;
       entry.record.error = loaded.error();

@@ -19,8 +19,9 @@
 namespace flotilla::provider {
 
 struct ModelSource {
-  std::string name;    // what clients ask for
-  std::string folder;  // of the checkpoint
+  std::string name;                  // what clients ask for
+  std::string folder;                // of the checkpoint
+  std::uint64_t resident_bytes = 0;  // that it will take, where its headers were read
 };
 
 enum class ModelState { kUnloaded, kLoading, kLoaded, kFailed };
@@ -32,6 +33,7 @@ struct ModelRecord {
   std::int64_t since = 0;                      // unix seconds of the last change
   std::shared_ptr<engine::TextEngine> engine;  // when loaded
   std::optional<Error> error;                  // when failed
+  std::uint64_t resident_bytes = 0;            // loaded or as it will be; 0: unknown
 };
 
 // Thread-safe. Loading and the destruction of engines happen on one thread of its own: an engine

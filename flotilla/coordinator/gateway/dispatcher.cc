@@ -34,6 +34,9 @@ Dispatcher::Dispatcher(const Clock& clock, Metrics& metrics, DispatchLimits limi
       metrics_(metrics),
       limits_(limits),
       on_models_changed_(std::move(on_models_changed)),
+      registry_(clock),
+      router_(registry_, clock, limits.gates),
+      warm_(registry_, router_, clock, limits.warm),
       machines_(limits.machines) {}
 
 void Dispatcher::submit(Admission admission) {
@@ -47,8 +50,10 @@ void Dispatcher::submit(Admission admission) {
   fresh.key = admission.key;
   fresh.account = admission.account;
   fresh.is_free = admission.is_free;
+  fresh.ask = std::move(admission.ask);
   fresh.admitted = clock_.now();
   Request& request = table_.add_request(std::move(fresh));
+  if (registry_.model(request.model) != nullptr) warm_.note_demand(request.model);
   std::vector<JobId> jobs;
   for (std::uint32_t choice = 0; choice < admission.num_choices; ++choice) {
     Job& job = table_.add_job(request, protocol::random_job_id(), choice);
@@ -106,34 +111,41 @@ void Dispatcher::place(Job& job) {
 RouteWish Dispatcher::wish_for(const Job& job) const {
   RouteWish wish{.excluded = job.excluded};
   if (job.begun()) wish.model_digest = job.model_digest;
+  wish.resumed_tokens = static_cast<std::int64_t>(job.ids.size());
   return wish;
 }
 
 bool Dispatcher::try_place(Job& job) {
-  const std::string& model = table_.request(job.request)->model;
+  const Request& request = *table_.request(job.request);
+  const std::string& model = request.model;
   RouteWish wish = wish_for(job);
-  ProviderRecord* provider = nullptr;
+  wish.ask = request.ask.get();
+  Route route;
   if (job.begun()) {
     // First where the bits are the same, then where at least the weights are.
     wish.numerics_id = job.numerics_id;
-    provider = router_.take_slot(model, wish);
+    route = router_.take_slot(model, wish);
     wish.numerics_id = {};
   }
-  if (provider == nullptr) provider = router_.take_slot(model, wish);
-  if (provider == nullptr && job.begun() && !job.committed &&
-      router_.num_reachable(model, wish) == 0) {
-    provider = router_.take_slot(model, {.excluded = job.excluded});
-    if (provider != nullptr) begin_anew(job);
+  if (!route) route = router_.take_slot(model, wish);
+  if (!route && job.begun() && !job.committed && router_.num_reachable(model, wish) == 0) {
+    route = router_.take_slot(model, {.excluded = job.excluded, .ask = wish.ask});
+    if (route) begin_anew(job);
   }
-  if (provider == nullptr) return false;
-  dispatch(job, *provider);
+  if (!route) return false;
+  dispatch(job, route);
   return true;
 }
 
-void Dispatcher::dispatch(Job& job, ProviderRecord& provider) {
+void Dispatcher::dispatch(Job& job, const Route& route) {
   const Request& request = *table_.request(job.request);
+  ProviderRecord& provider = *route.provider;
+  if (route.shadow != gates::Reason::kNone) metrics_.gate_shadow(to_string(route.shadow));
+  if (route.saved_tokens > 0) metrics_.prefix_routed();
+  job.route = route;
+  job.first_token_after = {};
   job.state = JobState::kPreparing;
-  ++job.attempt;
+  job.attempt = ++job.newest_attempt;
   job.provider = &provider;
   job.attempt_since = job.last_progress = clock_.now();
   job.num_frames = 0;
@@ -157,6 +169,8 @@ void Dispatcher::enqueue(Job& job) {
   // Nodes may come back, so nobody listing the model is a reason to wait; every one having refused
   // is not.
   RouteWish wish = wish_for(job);
+  wish.ask = request.ask.get();
+  if (fail_if_hopeless(job, wish)) return;
   const bool none_left = router_.num_candidates(model, wish) == 0;
   wish.excluded = {};
   if (none_left && router_.num_candidates(model, wish) > 0 && job.last_refusal) {
@@ -167,10 +181,11 @@ void Dispatcher::enqueue(Job& job) {
   const std::size_t num_waiting = queue == queues_.end() ? 0 : queue->second.size();
   // One that had a node has waited its turn.
   if (job.attempt == 0 && num_waiting >= limits_.max_queued_per_model) {
-    const Error full{ErrorCode::kResourceExhausted,
-                     "model '" + model + "': all nodes are busy and " +
-                         std::to_string(num_waiting) + " requests wait already (limit " +
-                         std::to_string(limits_.max_queued_per_model) + ")"};
+    Error full{ErrorCode::kResourceExhausted,
+               "model '" + model + "': all nodes are busy and " + std::to_string(num_waiting) +
+                   " requests wait already (limit " + std::to_string(limits_.max_queued_per_model) +
+                   ")"};
+    full.retry_after_s = retry_after(model);
     const auto displaced =
         num_waiting == 0 ? std::nullopt : queue->second.to_displace_for(request.key);
     if (!displaced) {
@@ -190,6 +205,8 @@ void Dispatcher::enqueue(Job& job) {
   } else {
     lanes.push(job.id, request.key);
   }
+  // Nobody has it loaded: waiting for the next tick would only add to a long wait.
+  if (num_waiting == 0 && router_.num_reachable(model, {}) == 0) plan_loads_now();
 }
 
 void Dispatcher::leave_queue(const Job& job, const std::string& model) {
@@ -220,6 +237,11 @@ std::size_t Dispatcher::num_queued() const {
   return n;
 }
 
+std::size_t Dispatcher::num_queued(const std::string& model) const {
+  const auto queue = queues_.find(model);
+  return queue == queues_.end() ? 0 : queue->second.size();
+}
+
 void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message) {
   if (revoked_.contains(node.id)) {  // while its handshake was under way
     node.link->close(revocation(node.node));
@@ -241,7 +263,7 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
   record->last_frame = clock_.now();
   ProviderRecord& provider = registry_.add(std::move(record));
   cool(provider, clock_.now());
-  set_models(provider, message);
+  set_models(provider, message, /*fresh=*/true);
   protocol::Registered reply;
   reply.provider = provider.id.value;
   reply.heartbeat_interval_ms = static_cast<std::uint32_t>(limits_.heartbeat_interval.count());
@@ -260,10 +282,14 @@ void Dispatcher::node_joined(JoinedNode node, const protocol::Register& message)
   update_gauges();
 }
 
-void Dispatcher::set_models(ProviderRecord& provider, const protocol::Register& message) {
+void Dispatcher::set_models(ProviderRecord& provider, const protocol::Register& message,
+                            bool fresh) {
   registry_.set_models(provider, message.models);
   for (auto& [model, slot] : provider.slots) {
     if (slot.load.decode_tokens_per_s == 0) machines_.recall_speed(provider.id, slot.load);
+    if (!fresh) continue;
+    slot.history = machines_.recall_history(provider.id, model);
+    registry_.reindex(provider, model);
   }
 }
 
@@ -279,17 +305,28 @@ void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const s
                      : why == "replaced" || why == "silent" || planned ? why
                                                                        : "closed");
   if (!planned) machines_.fault(id, clock_.now());
+  for (const auto& [model, slot] : provider->slots)
+    machines_.keep_history(id, model, slot.history, clock_.now());
   table_.drop_cancelled_of(id);
   // First out of the index, so that no job is given to it again.
   provider->draining = true;
   registry_.reindex_all(*provider);
   for (const JobId& job_id : jobs) {
-    if (Job* job = table_.job(job_id)) {
-      job->provider = nullptr;
-      metrics_.attempt_ended("lost");
+    Job* job = table_.job(job_id);
+    if (job == nullptr) continue;
+    if (job->provider != provider) {  // only its hedge was here
+      drop_hedge(*job, End::kDone, "lost");
+      continue;
     }
+    if (job->hedge) {  // somebody else is asked already
+      promote_hedge(*job, End::kDone, "lost");
+      continue;
+    }
+    job->provider = nullptr;
+    metrics_.attempt_ended("lost");
   }
   registry_.remove(id);
+  warm_.forget(id);
   on_models_changed_();
   for (const JobId& job_id : jobs) {
     Job* job = table_.job(job_id);
@@ -316,9 +353,11 @@ void Dispatcher::set_access(const std::unordered_set<ProviderId>& valid,
 }
 
 void Dispatcher::end_attempt(Job& job, End end, std::string_view how) {
+  drop_hedge(job, End::kCancel, "hedged");
   ProviderRecord* provider = std::exchange(job.provider, nullptr);
   if (provider == nullptr) return;
   metrics_.attempt_ended(how);
+  prefill_done(job, *provider);
   provider->jobs.erase(job.id);
   const std::string& model = table_.request(job.request)->model;
   if (end == End::kDone) {
@@ -327,6 +366,11 @@ void Dispatcher::end_attempt(Job& job, End end, std::string_view how) {
   }
   table_.add_cancelled(job.id, job.attempt, {provider->id, model, clock_.now()});
   provider->link->send(protocol::Cancel{std::string(how)}, job.id, job.attempt);
+}
+
+void Dispatcher::prefill_done(Job& job, ProviderRecord& provider) {
+  router_.prefill_done(provider, table_.request(job.request)->model,
+                       std::exchange(job.route.prefill_tokens, 0));
 }
 
 void Dispatcher::attempt_failed(Job& job, End end, std::string_view how, Error why, Blame blame,

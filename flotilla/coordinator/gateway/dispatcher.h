@@ -2,11 +2,12 @@
 // cancel. Pure logic: no I/O, no threads, time from a Clock. All members are called on the core
 // strand.
 //
-// A job has one attempt at a time. It goes to the least loaded node; a refusal sends it to the
-// next; when all are busy it waits its turn, for a bounded time. A node that is lost, falls silent,
-// fails or drains is replaced: another one of the same model digest is given the ids so far and
-// continues the answer. Only before the commit (see Job) may it begin anew instead; after it one
-// error event ends the choice when no node can continue within the time.
+// A job has one attempt at a time (while it is being prepared, perhaps a second in reserve). It
+// goes to the node that the router expects to be soonest; a refusal sends it to the next; when all
+// are busy it waits its turn, for a bounded time. A node that is lost, falls silent, fails or
+// drains is replaced: another one of the same model digest is given the ids so far and continues
+// the answer. Only before the commit (see Job) may it begin anew instead; after it one error event
+// ends the choice when no node can continue within the time.
 #pragma once
 
 #include <chrono>
@@ -24,11 +25,15 @@
 #include "flotilla/coordinator/registry/machine_memory.h"
 #include "flotilla/coordinator/registry/provider_registry.h"
 #include "flotilla/coordinator/routing/router.h"
+#include "flotilla/coordinator/routing/warm_pool.h"
 
 namespace flotilla::coordinator {
 
 struct DispatchLimits {
   std::chrono::milliseconds lease_timeout{15'000};  // Prepare without an answer
+  // A Prepare without an answer is sent to a second node; zero: never.
+  std::chrono::milliseconds hedge_after{2'000};
+  std::size_t max_hedges = 64;  // at a time
   std::chrono::milliseconds queue_timeout{
       30'000};  // all nodes being busy or away; from admission, or from the loss of the node
   std::chrono::milliseconds first_token_timeout{
@@ -48,6 +53,8 @@ struct DispatchLimits {
   std::uint32_t max_attempts = 64;  // that end badly in all
   std::size_t max_pending_bytes = 4u << 20;  // for a client that reads slowly, per request
   std::size_t max_held_bytes = 64u << 20;    // per choice of an answer that is not streamed
+  gates::Modes gates = {};
+  WarmLimits warm = {};
 };
 
 // What the gateway hands over. Everything that must be the same on every attempt is fixed in
@@ -62,6 +69,7 @@ struct Admission {
   std::uint64_t key = 0;   // API key, for fairness between keys
   AccountId account = {};  // pays
   bool is_free = false;    // whatever the prices are
+  std::shared_ptr<const RouteAsk> ask = {};
 };
 
 // A node that has passed the handshake.
@@ -104,6 +112,10 @@ class Dispatcher {
   void set_access(const std::unordered_set<ProviderId>& valid,
                   std::unordered_set<ProviderId> revoked);
 
+  // Has a node load or unload a model now. The outcome shows in its list of models; kNotFound
+  // without such a node or model. Jobs that run on a model that goes are finished.
+  Status order(WarmOrder::What what, const std::string& node, const std::string& model);
+
   // Everything that time does. Every 100 ms or so.
   void tick();
 
@@ -119,17 +131,24 @@ class Dispatcher {
   void know_model(const std::string& name) { registry_.know_model(name); }
 
   const DispatchLimits& limits() const { return limits_; }  // any thread
-  std::vector<serving::ModelEntry> models() const { return registry_.entries(); }
+  // Those that are loaded somewhere, and those that a request would have loaded.
+  std::vector<serving::ModelEntry> models() const;
   ProviderRegistry& registry() { return registry_; }
+  const Router& router() const { return router_; }
   InFlightTable& table() { return table_; }
   std::size_t num_queued() const;
+  std::size_t num_queued(const std::string& model) const;
 
  private:
   // Placing (dispatcher.cc).
   void place(Job& job);
   bool try_place(Job& job);
   RouteWish wish_for(const Job& job) const;
-  void dispatch(Job& job, ProviderRecord& provider);
+  void dispatch(Job& job, const Route& route);
+  bool fail_if_hopeless(Job& job, const RouteWish& wish);
+  // Seconds after which a client should try again; what nodes of the model say, and the queue.
+  std::int64_t retry_after(const std::string& model);
+  std::string busy_reasons(const std::string& model) const;
   void enqueue(Job& job);
   void pump(const std::string& model);
   void pump_all();
@@ -138,8 +157,10 @@ class Dispatcher {
   // Frames of the current attempt (dispatcher_frames.cc).
   void on_lease(Job& job, const protocol::Lease& lease);
   void on_refuse(Job& job, const protocol::Refuse& refuse);
+  void on_hedge_refused(Job& job, const protocol::Refuse& refuse);
   void on_tokens(Job& job, protocol::Tokens tokens);
   void on_finish(Job& job, const protocol::Finish& finish);
+  void learn(const Job& job, const protocol::Finish& finish);
   void on_cancel_ack(const JobId& job, std::uint32_t attempt);
   void on_heartbeat(ProviderRecord& provider, const protocol::Heartbeat& message);
   void on_model_status(ProviderRecord& provider, const protocol::ModelStatus& message);
@@ -148,6 +169,7 @@ class Dispatcher {
   // Ends of attempts and jobs.
   enum class End { kDone, kCancel };  // the node is through with it, or must be told
   void end_attempt(Job& job, End end, std::string_view how);
+  void prefill_done(Job& job, ProviderRecord& provider);
   enum class Blame {
     kNobody,   // the node was busy or drains: the attempt does not count
     kBadLuck,  // it counts, but the node may be tried again
@@ -160,6 +182,16 @@ class Dispatcher {
   void fail_job(Job& job, Error error);
   // The one place where a job ends, however it does.
   void settle(Job& job, std::string_view outcome);
+
+  // The second Prepare (dispatcher_hedge.cc).
+  static bool is_hedge(const Job& job, const ProviderRecord& provider, std::uint32_t attempt);
+  void hedge(Job& job);
+  Hedge take_hedge(Job& job);
+  void drop_hedge(Job& job, End end, std::string_view how);
+  void promote_hedge(Job& job, End end, std::string_view how);
+  // Its slot is left alone for as long as the refusal says, or it is out. Whom to blame.
+  Blame heed_refusal(ProviderRecord& provider, const std::string& model,
+                     const protocol::Refuse& refuse);
 
   // Continuing elsewhere (dispatcher_recovery.cc).
   void begin_anew(Job& job);
@@ -184,6 +216,11 @@ class Dispatcher {
   void pay(const Job& job, std::string_view outcome);
   void ask_about_earlier_jobs(ProviderRecord& provider, const protocol::Register& message);
 
+  // Loads (dispatcher_loads.cc).
+  void plan_loads(Clock::Instant now);
+  void plan_loads_now();
+  void send_order(const WarmOrder& order, std::string_view why);
+
   // Events towards the client (dispatcher_events.cc).
   void emit(Job& job, serving::ChatEvent event, bool has_content);
   void commit(Job& job);
@@ -195,7 +232,7 @@ class Dispatcher {
   void check_jobs(Clock::Instant now);
   bool still_sending(const Job& job);
   void check_nodes(Clock::Instant now);
-  void set_models(ProviderRecord& provider, const protocol::Register& message);
+  void set_models(ProviderRecord& provider, const protocol::Register& message, bool fresh);
   void update_gauges();
 
   const Clock& clock_;
@@ -203,12 +240,20 @@ class Dispatcher {
   const DispatchLimits limits_;
   const std::function<void()> on_models_changed_;
   ProviderRegistry registry_;
-  Router router_{registry_};
+  Router router_;
+  WarmPool warm_;
+  Clock::Instant last_plan_{};
   InFlightTable table_;
   std::unordered_map<std::string, FairQueue> queues_;  // by model, none empty
+  std::size_t num_hedges_ = 0;
   MachineMemory machines_;
   Till* till_ = nullptr;
   RecallHooks recall_;
+  struct RetryHint {
+    Clock::Instant at{};
+    std::int64_t seconds = 0;
+  };
+  std::unordered_map<std::string, RetryHint> retry_hints_;  // by model; good for a moment
   std::unordered_set<ProviderId> revoked_;
   Clock::Instant last_tick_{};
   bool draining_ = false;

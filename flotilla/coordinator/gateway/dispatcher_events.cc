@@ -120,6 +120,7 @@ void Dispatcher::tick() {
   check_nodes(now);
   check_signs(now);
   check_jobs(now);
+  plan_loads(now);
   for (const CancelledAttempt& overdue : table_.take_overdue(now, limits_.cancel_ack_timeout)) {
     metrics_.cancel_unanswered();
     ProviderRecord* provider = registry_.find(overdue.provider);
@@ -148,7 +149,7 @@ bool Dispatcher::still_sending(const Job& job) {
 }
 
 void Dispatcher::check_jobs(Clock::Instant now) {
-  std::vector<JobId> late;
+  std::vector<JobId> late, unanswered;
   for (const auto& [id, job] : table_.jobs()) {
     const Request& request = *table_.request(job.request);
     switch (job.state) {
@@ -161,6 +162,9 @@ void Dispatcher::check_jobs(Clock::Instant now) {
           table_.job(id)->attempt_since = now;
         } else if (now - job.attempt_since >= limits_.lease_timeout) {
           late.push_back(id);
+        } else if (limits_.hedge_after.count() > 0 && !job.hedge &&
+                   now - job.attempt_since >= limits_.hedge_after) {
+          unanswered.push_back(id);
         }
         break;
       case JobState::kRunning: {
@@ -172,6 +176,7 @@ void Dispatcher::check_jobs(Clock::Instant now) {
       }
     }
   }
+  for (const JobId& id : unanswered) hedge(*table_.job(id));
   for (const JobId& id : late) {
     Job* job = table_.job(id);
     if (job == nullptr) continue;
@@ -191,15 +196,23 @@ void Dispatcher::check_jobs(Clock::Instant now) {
         erase_if_done(request_id);
         continue;
       }
-      fail_job(*job, listed == 0 ? Error{ErrorCode::kUnavailable,
-                                         "no node serves model '" + model + "' now" + waited}
-                                 : Error{ErrorCode::kResourceExhausted,
-                                         "model '" + model + "': its " + std::to_string(listed) +
-                                             " nodes are busy" + waited});
+      Error late_error =
+          listed == 0
+              ? Error{ErrorCode::kUnavailable, "no node serves model '" + model + "' now" + waited}
+              : Error{ErrorCode::kResourceExhausted,
+                      "model '" + model + "': its " + std::to_string(listed) + " nodes are busy (" +
+                          busy_reasons(model) + ")" + waited + "; try again in " +
+                          std::to_string(retry_after(model)) + " s"};
+      fail_job(*job, std::move(late_error));
     } else {
       log::warn("attempt_timed_out", {{"node", job->provider->node},
                                       {"job", protocol::to_hex(id)},
                                       {"started", job->state == JobState::kRunning}});
+      if (job->hedge) {
+        job->excluded.push_back(job->provider->id);
+        promote_hedge(*job, End::kCancel, "timed_out");
+        continue;
+      }
       attempt_failed(*job, End::kCancel, "timed_out",
                      {ErrorCode::kDeadlineExceeded, "the node made no progress in time"},
                      Blame::kNode);

@@ -82,7 +82,7 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
                           provider->software = m.software;
                           provider->hardware = m.hardware;
                           provider->shows_progress = m.progress_interval_ms > 0;
-                          set_models(*provider, m);
+                          set_models(*provider, m, /*fresh=*/false);
                           protocol::Registered reply;
                           reply.provider = provider->id.value;
                           reply.heartbeat_interval_ms =
@@ -95,9 +95,15 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
                         },
                         [&](protocol::Heartbeat& m) { on_heartbeat(*provider, m); },
                         [&](protocol::Lease& m) {
+                          Job* hedged = table_.job(job_id);
+                          if (hedged != nullptr && is_hedge(*hedged, *provider, attempt))
+                            promote_hedge(*hedged, End::kCancel, "hedged");
                           if (Job* job = current(*provider, job_id, attempt)) on_lease(*job, m);
                         },
                         [&](protocol::Refuse& m) {
+                          Job* hedged = table_.job(job_id);
+                          if (hedged != nullptr && is_hedge(*hedged, *provider, attempt))
+                            return on_hedge_refused(*hedged, m);
                           if (Job* job = current(*provider, job_id, attempt)) on_refuse(*job, m);
                         },
                         [&](protocol::Tokens& m) {
@@ -125,46 +131,67 @@ void Dispatcher::on_lease(Job& job, const protocol::Lease& lease) {
     metrics_.frame_dropped();
     return;
   }
+  drop_hedge(job, End::kCancel, "hedged");
   start_leased(job, lease);
 }
 
-void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
-  const std::string model = table_.request(job.request)->model;
-  ProviderRecord& provider = *job.provider;
-  Error error = protocol::from_wire(refuse.error);
+Dispatcher::Blame Dispatcher::heed_refusal(ProviderRecord& provider, const std::string& model,
+                                           const protocol::Refuse& refuse) {
   const auto wait = std::clamp<std::chrono::milliseconds>(
       std::chrono::milliseconds(refuse.retry_after_ms), limits_.min_busy, limits_.max_busy);
-  Blame blame = Blame::kNobody;
   switch (refuse.reason) {
-    case protocol::RefuseReason::kInvalidRequest:
-      if (job.begun()) {  // another node took it
-        blame = Blame::kNode;
-        break;
-      }
-      end_attempt(job, End::kDone, "refused");
-      fail_job(job, std::move(error));
-      pump(model);
-      return;
     case protocol::RefuseReason::kBusy:
     case protocol::RefuseReason::kMemory:
     case protocol::RefuseReason::kUnhealthy:
       // Its state, not this job's: it is left alone for a while, then asked again, until the job's
       // time to wait is over.
       registry_.mark_busy(provider, model, clock_.now() + wait);
-      break;
+      return Blame::kNobody;
     case protocol::RefuseReason::kDraining:
       provider.draining = true;
       registry_.reindex_all(provider);
-      break;
+      return Blame::kNobody;
     case protocol::RefuseReason::kNotLoaded:
+      // It went while the job was on its way. The node may load it again, or another one has it.
+      provider.slots.at(model).offer.loaded = false;
+      registry_.reindex(provider, model);
+      on_models_changed_();
+      return Blame::kNobody;
+    case protocol::RefuseReason::kInvalidRequest:
     case protocol::RefuseReason::kPromptMismatch:
     case protocol::RefuseReason::kOther:
-      blame = Blame::kNode;
       break;
   }
-  // Also after its start: then it never ran, and its time to wait goes on.
-  if (job.state == JobState::kRunning) job.state = JobState::kPreparing;
-  attempt_failed(job, End::kDone, "refused", std::move(error), blame);
+  return Blame::kNode;
+}
+
+void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
+  const std::string model = table_.request(job.request)->model;
+  Error error = protocol::from_wire(refuse.error);
+  if (refuse.reason == protocol::RefuseReason::kInvalidRequest && !job.begun()) {
+    end_attempt(job, End::kDone, "refused");
+    fail_job(job, std::move(error));
+    pump(model);
+    return;
+  }
+  const Blame blame = heed_refusal(*job.provider, model, refuse);
+  if (job.hedge) {  // somebody else is asked already
+    if (blame == Blame::kNode) job.excluded.push_back(job.provider->id);
+    job.last_refusal = std::move(error);
+    promote_hedge(job, End::kDone, "refused");
+  } else {
+    // Also after its start: then it never ran, and its time to wait goes on.
+    if (job.state == JobState::kRunning) job.state = JobState::kPreparing;
+    attempt_failed(job, End::kDone, "refused", std::move(error), blame);
+  }
+  pump(model);
+}
+
+void Dispatcher::on_hedge_refused(Job& job, const protocol::Refuse& refuse) {
+  const std::string model = table_.request(job.request)->model;
+  if (heed_refusal(*job.hedge->provider, model, refuse) == Blame::kNode)
+    job.excluded.push_back(job.hedge->provider->id);
+  drop_hedge(job, End::kDone, "refused");
   pump(model);
 }
 
@@ -183,7 +210,13 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   }
   job.last_progress = clock_.now();
   ++job.num_frames;
-  if (!tokens.ids.empty()) note_progress(job, job.last_progress);
+  if (!tokens.ids.empty()) {
+    if (job.first_token_after.count() == 0) {
+      job.first_token_after = job.last_progress - job.started_at;
+      prefill_done(job, *job.provider);
+    }
+    note_progress(job, job.last_progress);
+  }
   metrics_.tokens_relayed(tokens.ids.size());
   note_served(job, tokens.ids.size());
   job.ids.insert(job.ids.end(), tokens.ids.begin(), tokens.ids.end());
@@ -241,11 +274,30 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
     // Every token counts once, whichever nodes computed it.
     done.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
     machines_.success(job.provider->id);
+    learn(job, finish);
     end_attempt(job, End::kDone, "finished");
     finish_job(job, std::move(done));
   }
   pump(model);
   update_gauges();
+}
+
+// How long things took, for the next choice. A continued answer says little: most of it was
+// computed elsewhere.
+void Dispatcher::learn(const Job& job, const protocol::Finish& finish) {
+  if (job.num_resumed > 0) return;
+  const auto seconds = [](Clock::Instant::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  Router::Outcome outcome;
+  outcome.first_seconds = seconds(job.first_token_after);
+  outcome.computed_tokens = static_cast<std::int64_t>(job.prompt_tokens) -
+                            finish.usage.cached_tokens + job.route.prefill_ahead;
+  outcome.all_seconds = seconds(clock_.now() - job.started_at);
+  outcome.saved_tokens = job.route.saved_tokens;
+  outcome.cached_tokens = finish.usage.cached_tokens;
+  outcome.saved_prefix = job.route.saved_prefix;
+  router_.learn_outcome(*job.provider, table_.request(job.request)->model, outcome);
 }
 
 void Dispatcher::on_cancel_ack(const JobId& job, std::uint32_t attempt) {
@@ -260,7 +312,17 @@ void Dispatcher::on_cancel_ack(const JobId& job, std::uint32_t attempt) {
 }
 
 void Dispatcher::on_heartbeat(ProviderRecord& provider, const protocol::Heartbeat& message) {
+  const Clock::Instant now = clock_.now();
   provider.link->send(protocol::HeartbeatAck{message.sequence}, {}, 0);
+  if (message.acked_sequence > 0 && message.acked_sequence == provider.acked_sequence) {
+    const auto there = std::chrono::microseconds(
+        std::min<std::uint64_t>(message.ack_age_us, std::uint64_t{3'600'000'000}));
+    if (const auto away = now - provider.acked_at; away > there)
+      provider.round_trip.add(std::chrono::duration<double>(away - there).count(), now);
+  }
+  provider.acked_sequence = message.sequence;
+  provider.acked_at = now;
+  provider.free_bytes = message.free_bytes;
   bool changed = provider.draining != message.draining;
   provider.draining = message.draining;
   if (!provider.draining) provider.hand_over_at.reset();
@@ -269,21 +331,12 @@ void Dispatcher::on_heartbeat(ProviderRecord& provider, const protocol::Heartbea
     if (slot == provider.slots.end()) continue;
     changed = changed || slot->second.load.healthy != load.healthy;
     slot->second.load = load;
+    slot->second.load_at = now;
     machines_.keep_speed(provider.id, load, provider.last_frame);
     machines_.recall_speed(provider.id, slot->second.load);  // a fresh process knows none yet
   }
-  if (!changed) return;
   registry_.reindex_all(provider);
-  pump_all();
-}
-
-void Dispatcher::on_model_status(ProviderRecord& provider, const protocol::ModelStatus& message) {
-  const auto slot = provider.slots.find(message.model);
-  if (slot == provider.slots.end()) return;
-  slot->second.offer.loaded = message.state == protocol::ModelState::kLoaded;
-  registry_.reindex(provider, message.model);
-  on_models_changed_();
-  pump(message.model);
+  if (changed) pump_all();
 }
 
 }  // namespace flotilla::coordinator

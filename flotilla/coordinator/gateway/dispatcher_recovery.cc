@@ -66,12 +66,16 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
                                 {"tokens", job.ids.size()},
                                 {"mixed_numerics", job.mixed_numerics}});
   } else {
+    if (request.ask) {
+      router_.learn_prompt(request.model, *request.ask, provider,
+                           static_cast<std::int64_t>(lease.prompt_tokens));
+    }
     job.prompt_digest = lease.prompt_digest;
     job.model_digest = offer.model_digest;
     job.numerics_id = offer.numerics_id;
   }
   job.state = JobState::kRunning;
-  job.attempt_since = job.last_progress = clock_.now();
+  job.started_at = job.attempt_since = job.last_progress = clock_.now();
   provider.link->send(std::move(start), job.id, job.attempt);
   return true;
 }

@@ -98,8 +98,8 @@ TEST_F(Fleet, WhenEveryNodeRefusesForGoodTheLastReasonIsTold) {
   auto client = ask();
   auto& first = a->asked.empty() ? *b : *a;
   auto& second = a->asked.empty() ? *a : *b;
-  refuse(first, 0, RefuseReason::kNotLoaded, {ErrorCode::kUnavailable, "one"});
-  refuse(second, 0, RefuseReason::kNotLoaded, {ErrorCode::kUnavailable, "two"});
+  refuse(first, 0, RefuseReason::kOther, {ErrorCode::kUnavailable, "one"});
+  refuse(second, 0, RefuseReason::kOther, {ErrorCode::kUnavailable, "two"});
   EXPECT_EQ(client->error().message, "two");
   expect_idle();
 }
@@ -150,7 +150,8 @@ TEST_F(Fleet, WaitingIsBoundedInTimeAndTheRefusalSaysWhy) {
   EXPECT_THAT(waiting->events, IsEmpty());
   wait(1s);
   EXPECT_EQ(waiting->error().code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(waiting->error().message, HasSubstr("model 'm': its 1 nodes are busy, waited 30 s"));
+  EXPECT_THAT(waiting->error().message,
+              HasSubstr("model 'm': its 1 nodes are busy (1 no_slot), waited 30 s"));
   EXPECT_THAT(running->finishes(), IsEmpty());
 }
 
@@ -312,7 +313,7 @@ TEST_F(Fleet, ARevokedNodeIsCutAndItsJobsGoElsewhere) {
   EXPECT_EQ(dispatcher.registry().num_providers(), 1u);
 }
 
-TEST_F(Fleet, ModelsAreThoseThatSomeNodeHasLoaded) {
+TEST_F(Fleet, ModelsAreThoseThatSomeNodeHasLoadedOrCouldLoad) {
   auto a = join("a", 1, {"x", "y"});
   auto b = join("b", 1, {"y", "z"});
   const auto names = [&] {
@@ -324,6 +325,10 @@ TEST_F(Fleet, ModelsAreThoseThatSomeNodeHasLoaded) {
   protocol::ModelStatus status;
   status.model = "x";
   status.state = protocol::ModelState::kUnloaded;
+  say(*a, {}, status);
+  EXPECT_THAT(names(), ElementsAre("x", "y", "z"));
+  status.state = protocol::ModelState::kFailed;
+  status.error = protocol::to_wire({ErrorCode::kDataLoss, "a shard is missing"});
   say(*a, {}, status);
   EXPECT_THAT(names(), ElementsAre("y", "z"));
   protocol::Register fewer;

@@ -99,6 +99,7 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
   prepare->first_token_within_ms =
       static_cast<std::uint32_t>(dispatcher_.limits().first_token_timeout.count());
   Admission admission;
+  admission.ask = std::make_shared<RouteAsk>(route_ask(request, caller.tenant));
   admission.id = RequestId{++num_requests_};
   admission.name = caller.request_id;
   admission.stream = request.stream;

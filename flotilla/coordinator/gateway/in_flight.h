@@ -15,6 +15,7 @@
 #include "flotilla/base/ids.h"
 #include "flotilla/coordinator/money/job_money.h"
 #include "flotilla/coordinator/registry/provider_record.h"
+#include "flotilla/coordinator/routing/router.h"
 #include "flotilla/protocol/messages.h"
 #include "flotilla/serving/chat_backend.h"
 
@@ -29,6 +30,13 @@ enum class JobState : std::uint8_t {
   kRunning,    // Start sent
 };
 
+// A second Prepare, while the first is not answered.
+struct Hedge {
+  ProviderRecord* provider = nullptr;
+  std::uint32_t attempt = 0;
+  Route route;
+};
+
 // One choice of one request.
 struct Job {
   JobId id;
@@ -39,9 +47,14 @@ struct Job {
   // The current attempt. Frames of any other are dropped.
   std::uint32_t attempt = 0;
   ProviderRecord* provider = nullptr;  // null while queued
+  std::uint32_t newest_attempt = 0;    // the highest number given out
+  std::optional<Hedge> hedge;          // only while preparing
   Clock::Instant attempt_since{};
   Clock::Instant last_progress{};
-  std::uint64_t num_frames = 0;  // Tokens frames of this attempt
+  std::uint64_t num_frames = 0;                  // Tokens frames of this attempt
+  Route route;                                   // what was expected of it
+  Clock::Instant started_at{};                   // Start was sent
+  Clock::Instant::duration first_token_after{};  // zero: none came yet
 
   // Nodes that this job does not go to again, and why the last one did not do.
   std::vector<ProviderId> excluded;
@@ -93,6 +106,7 @@ struct Request {
   std::string model;
   bool stream = false;
   std::shared_ptr<const protocol::Prepare> prepare;
+  std::shared_ptr<const RouteAsk> ask;  // may be null
   EventSink sink;
   Clock::Instant admitted{};
   std::vector<JobId> jobs;  // not finished

@@ -56,4 +56,16 @@ void MachineMemory::recall_speed(const ProviderId& id, protocol::SlotLoad& load)
   load.prefill_tokens_per_s = speed->second.prefill;
 }
 
+void MachineMemory::keep_history(const ProviderId& id, const std::string& model,
+                                 const ModelHistory& history, Clock::Instant now) {
+  machine(id, now).histories[model] = history;
+}
+
+ModelHistory MachineMemory::recall_history(const ProviderId& id, const std::string& model) const {
+  const auto at = machines_.find(id);
+  if (at == machines_.end()) return {};
+  const auto history = at->second.histories.find(model);
+  return history == at->second.histories.end() ? ModelHistory{} : history->second;
+}
+
 }  // namespace flotilla::coordinator

@@ -9,6 +9,7 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/base/ids.h"
+#include "flotilla/coordinator/registry/evidence.h"
 #include "flotilla/protocol/node_messages.h"
 
 namespace flotilla::coordinator {
@@ -36,6 +37,10 @@ class MachineMemory {
   void keep_speed(const ProviderId& id, const protocol::SlotLoad& load, Clock::Instant now);
   // What it last said about its speed; zeros when it never did.
   void recall_speed(const ProviderId& id, protocol::SlotLoad& load) const;
+  void keep_history(const ProviderId& id, const std::string& model, const ModelHistory& history,
+                    Clock::Instant now);
+  // Empty when nothing was kept.
+  ModelHistory recall_history(const ProviderId& id, const std::string& model) const;
   std::size_t num_machines() const { return machines_.size(); }
 
  private:
@@ -46,7 +51,8 @@ class MachineMemory {
     std::uint32_t num_faults = 0;  // since the last success
     Clock::Instant last_fault{};
     Clock::Instant touched{};
-    std::unordered_map<std::string, Speed> speeds;  // by model
+    std::unordered_map<std::string, Speed> speeds;            // by model
+    std::unordered_map<std::string, ModelHistory> histories;  // by model
   };
   Machine& machine(const ProviderId& id, Clock::Instant now);
 

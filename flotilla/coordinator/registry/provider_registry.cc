@@ -4,8 +4,21 @@
 #include <map>
 
 #include "flotilla/base/check.h"
+#include "flotilla/coordinator/registry/first_content.h"
 
 namespace flotilla::coordinator {
+namespace {
+
+gates::ModelFacts facts_of(const protocol::ModelOffer& offer) {
+  gates::ModelFacts facts;
+  facts.size.resident_bytes = offer.resident_bytes;
+  facts.state.fixed_bytes = offer.state_fixed_bytes;
+  for (const protocol::StateCostClass& c : offer.state_classes)
+    facts.state.classes.push_back({c.bytes_per_token, c.max_tokens});
+  return facts;
+}
+
+}  // namespace
 
 ProviderRecord& ProviderRegistry::add(std::unique_ptr<ProviderRecord> record) {
   const auto [at, fresh] = providers_.emplace(record->id, nullptr);
@@ -43,6 +56,7 @@ void ProviderRegistry::set_models(ProviderRecord& provider,
     if (slot.listed) continue;  // named twice
     slot.offer = offer;
     slot.offer.max_concurrent = std::max(1u, offer.max_concurrent);
+    slot.facts = facts_of(offer);
     slot.listed = true;
     slot.load.model = offer.id;
     models_[offer.id].members.insert(&provider);
@@ -70,7 +84,10 @@ void ProviderRegistry::reindex(ProviderRecord& provider, const std::string& mode
       slot.busy_until != Clock::Instant{}) {
     return;
   }
-  slot.key = {(std::uint64_t{slot.num_attempts} << 16) / slot.offer.max_concurrent, slot.last_pick,
+  const FirstContent usual =
+      expect_first_content(provider, slot, index.prefill_per_token, kUsualPrompt, clock_.now());
+  slot.key = {time_step(usual.seconds()),
+              (std::uint64_t{slot.num_attempts} << 16) / slot.offer.max_concurrent, slot.last_pick,
               &provider};
   slot.place = shunned ? &index.shunned : provider.cooling() ? &index.cooling : &index.free;
   slot.place->insert(slot.key);
@@ -111,10 +128,28 @@ const ProviderRegistry::ModelIndex* ProviderRegistry::model(const std::string& n
   return at == models_.end() ? nullptr : &at->second;
 }
 
+void ProviderRegistry::note_prefill(const std::string& model, double seconds_per_token) {
+  if (const auto at = models_.find(model); at != models_.end())
+    at->second.prefill_per_token.add(seconds_per_token, clock_.now());
+}
+
+void ProviderRegistry::note_prompt(const std::string& model, double bytes_per_token) {
+  if (const auto at = models_.find(model); at != models_.end())
+    at->second.bytes_per_token.add(bytes_per_token, clock_.now());
+}
+
 std::vector<ProviderRecord*> ProviderRegistry::providers() {
   std::vector<ProviderRecord*> out;
   out.reserve(providers_.size());
   for (const auto& [id, record] : providers_) out.push_back(record.get());
+  return out;
+}
+
+std::vector<std::string> ProviderRegistry::listed_models() const {
+  std::vector<std::string> out;
+  for (const auto& [name, index] : models_) {
+    if (!index.members.empty()) out.push_back(name);
+  }
   return out;
 }
 

@@ -16,12 +16,17 @@ namespace flotilla::coordinator {
 
 class ProviderRegistry {
  public:
+  // `clock` must outlive it.
+  explicit ProviderRegistry(const Clock& clock) : clock_(clock) {}
+
   struct ModelIndex {
     std::set<RouteKey> free;     // able, with a slot, not busy
     std::set<RouteKey> cooling;  // the same after a fault: taken when none of the others is free
     std::set<RouteKey> shunned;  // after several faults: taken when the model has no other node
     std::unordered_set<ProviderRecord*> members;  // that list the model, whatever their state
-    std::size_t num_sound = 0;  // loaded, healthy, heard, not draining, not shunned; busy or not
+    std::size_t num_sound = 0;   // loaded, healthy, heard, not draining, not shunned; busy or not
+    Evidence prefill_per_token;  // seconds, over all nodes
+    Evidence bytes_per_token;    // of prompts
   };
 
   // Takes a node that is not known yet.
@@ -31,7 +36,8 @@ class ProviderRegistry {
 
   // Replaces the list of models; attempts under way keep their slots.
   void set_models(ProviderRecord& provider, const std::vector<protocol::ModelOffer>& models);
-  // To be called after any change of what decides about an index: slot, draining, silent, cooling.
+  // To be called after any change of what decides about an index: slot, draining, silent, cooling,
+  // and of what is expected of it.
   void reindex(ProviderRecord& provider, const std::string& model);
   void reindex_all(ProviderRecord& provider);
 
@@ -41,10 +47,14 @@ class ProviderRegistry {
 
   // A model that nodes served before this process began: its requests may wait for one.
   void know_model(const std::string& name) { models_.try_emplace(name); }
+  // What was seen of a model anywhere; nothing for one that no node has listed.
+  void note_prefill(const std::string& model, double seconds_per_token);
+  void note_prompt(const std::string& model, double bytes_per_token);
   // nullptr for a model that no node has listed and nobody knows.
   const ModelIndex* model(const std::string& name) const;
   std::vector<ProviderRecord*> providers();
   std::size_t num_providers() const { return providers_.size(); }
+  std::vector<std::string> listed_models() const;  // by at least one node, loaded or not
   // What clients may ask for: models that are loaded somewhere.
   std::vector<serving::ModelEntry> entries() const;
 
@@ -54,6 +64,7 @@ class ProviderRegistry {
     ProviderId provider;
     std::string model;
   };
+  const Clock& clock_;
   std::unordered_map<ProviderId, std::unique_ptr<ProviderRecord>> providers_;
   std::unordered_map<std::string, ModelIndex> models_;
   std::vector<Busy> busy_;

@@ -179,6 +179,12 @@ export function coordinatorCommand(deployment, args, database = deployment.datab
                       {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], env: kEnvironment}).trim();
 }
 
+// Asks the running coordinator through its admin API.
+export function adminCommand(deployment, args, key) {
+  return execFileSync(binary('flotilla-coordinator'), [...args, '--url', deployment.url],
+                      {encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], env: {...kEnvironment, FLOTILLA_ADMIN_KEY: key}}).trim();
+}
+
 async function runCoordinator(d) {
   d.main = d.start('flotilla-coordinator', d.coordinatorArgs);
   await eventually('the coordinator', async () => {
