@@ -201,8 +201,8 @@ void Dispatcher::check_jobs(Clock::Instant now) {
               ? Error{ErrorCode::kUnavailable, "no node serves model '" + model + "' now" + waited}
               : Error{ErrorCode::kResourceExhausted,
                       "model '" + model + "': its " + std::to_string(listed) + " nodes are busy (" +
-                          busy_reasons(model) + ")" + waited + "; try again in " +
-                          std::to_string(retry_after(model)) + " s"};
+                          busy_reasons(model) + ")" + waited};
+      if (listed > 0) late_error.retry_after_s = retry_after(model);
       fail_job(*job, std::move(late_error));
     } else {
       log::warn("attempt_timed_out", {{"node", job->provider->node},
