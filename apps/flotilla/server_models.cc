@@ -82,10 +82,12 @@ Status add_models(provider::ModelManager& manager, const ServerModels& options,
   if (device.cuda) FLOTILLA_TRY_STATUS(check_card_at_start(*device.cuda));
   engine::ModelEngineOptions engine_options;
   apply(options.engine, engine_options);
+  engine_options.cuda_device = device.cuda;
   for (provider::ModelSource& source : sources) {
     // One that cannot be read is told when it is loaded.
-    const auto bytes = engine::resident_bytes_of(source.folder, engine_options.scheduler);
-    source.resident_bytes = bytes.ok() ? *bytes : 0;
+    engine_options.folder = source.folder;
+    const auto need = engine::memory_need(engine_options);
+    if (need.ok()) source.resident_bytes = memory.device ? need->device : need->host;
     FLOTILLA_TRY_STATUS(manager.add_source(source));
   }
   if (options.lazy) return ok_status();

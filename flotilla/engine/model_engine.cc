@@ -35,7 +35,10 @@ constexpr std::int64_t kSmallestContext = 64;  // less is not worth serving
 // A card has its best rate with large steps; these hold up others that decode by about 0.1 s.
 constexpr std::int64_t kDeviceChunk = 1024, kDeviceBatchTokens = 1152;
 constexpr std::uint64_t kDeviceHostBytes = std::uint64_t{256} << 20;  // pinned memory and tables
-constexpr std::uint64_t kDeviceSpare = std::uint64_t{1} << 30;        // graphs, other programs
+// What a model takes of a card besides weights and state: the backend's scratch memory, and 0.6 GiB
+// of the driver for the process that runs it.
+constexpr std::uint64_t kDeviceWorkspace = (std::uint64_t{4} << 30) + (std::uint64_t{614} << 20);
+constexpr std::uint64_t kDeviceSpare = std::uint64_t{1} << 30;  // graphs, other programs
 
 // Destroyed in reverse: the engine's thread ends before model and backend go.
 struct LoadedParts {
@@ -192,9 +195,9 @@ std::vector<TokenId> joined(std::vector<TokenId> ids, const std::vector<TokenId>
 
 MemoryNeed need_of(const checkpoint::Checkpoint& checkpoint, const SchedulerOptions& scheduler,
                    bool on_device) {
-  const std::uint64_t resident = checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
-  if (!on_device) return {.host = resident};
-  return {.host = kDeviceHostBytes, .device = resident};
+  const std::uint64_t weights = checkpoint.tensor_bytes();
+  if (on_device) return {.host = kDeviceHostBytes, .device = weights + kDeviceWorkspace};
+  return {.host = weights + workspace_bytes(checkpoint, scheduler)};
 }
 
 }  // namespace
@@ -205,12 +208,6 @@ Result<MemoryNeed> memory_need(const ModelEngineOptions& options) {
   const bool on_device = options.cuda_device.has_value();
   return need_of(checkpoint, on_device ? steps_for_device(options.scheduler) : options.scheduler,
                  on_device);
-}
-
-Result<std::uint64_t> resident_bytes_of(const std::string& folder,
-                                        const SchedulerOptions& scheduler) {
-  FLOTILLA_TRY(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
-  return checkpoint.tensor_bytes() + workspace_bytes(checkpoint, scheduler);
 }
 
 namespace {

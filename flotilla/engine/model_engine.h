@@ -51,18 +51,14 @@ struct ModelEngineOptions {
   std::function<void(backend::Backend&)> before_step = {};
 };
 
-// What a load takes from its budgets before there is any state.
+// What a model takes from the two budgets besides its state: the tensors of the checkpoint, as its
+// headers say, and scratch memory for steps.
 struct MemoryNeed {
   std::uint64_t host = 0;
   std::uint64_t device = 0;  // 0 without a card
 };
 // Reads headers only.
 Result<MemoryNeed> memory_need(const ModelEngineOptions& options);
-
-// Bytes that a model needs besides its state: the tensors of the checkpoint, as its headers say,
-// and scratch memory for steps of `max_batch_tokens`. Reads headers only.
-Result<std::uint64_t> resident_bytes_of(const std::string& folder,
-                                        const SchedulerOptions& scheduler);
 
 // Blocks while it reads and hashes. Errors name the file, or the bytes that are missing. A model on
 // a card is loaded again when the card is lost, unless on_device_lost is set: whoever sets it does

@@ -498,11 +498,11 @@ TEST(EngineMemory, ModelsOfOneProcessShareOneCap) {
   ModelEngineOptions options;
   options.folder = kModel;
   options.num_threads = 1;
-  const auto need = resident_bytes_of(kModel, options.scheduler);
+  const auto need = memory_need(options);
   ASSERT_TRUE(need.ok());
-  const auto memory = std::make_shared<MemoryBudget>(2 * *need + (40u << 20));
+  const auto memory = std::make_shared<MemoryBudget>(2 * need->host + (40u << 20));
   options.memory = memory;
-  for (const char* name : {"one", "two"}) memory->expect(name, *need);
+  for (const char* name : {"one", "two"}) memory->expect(name, need->host);
   options.name = "one";
   auto one = load_model_engine(options);
   ASSERT_TRUE(one.ok()) << one.error().message;
@@ -515,7 +515,7 @@ TEST(EngineMemory, ModelsOfOneProcessShareOneCap) {
   const auto three = load_model_engine(options);
   ASSERT_FALSE(three.ok());
   EXPECT_EQ(three.error().code, ErrorCode::kResourceExhausted);
-  EXPECT_NE(three.error().message.find("needs " + std::to_string(*need)), std::string::npos)
+  EXPECT_NE(three.error().message.find("needs " + std::to_string(need->host)), std::string::npos)
       << three.error().message;
   *two = nullptr;  // unloaded: there is room again
   EXPECT_TRUE(load_model_engine(options).ok());
@@ -527,10 +527,10 @@ TEST(EngineMemory, LongRequestsThatDoNotFitTogetherTakeTurns) {
   ModelEngineOptions options;
   options.folder = kModel;
   options.num_threads = 1;
-  const auto need = resident_bytes_of(kModel, options.scheduler);
+  const auto need = memory_need(options);
   ASSERT_TRUE(need.ok());
   constexpr std::uint64_t kState = std::uint64_t{8} << 20;
-  options.memory = std::make_shared<MemoryBudget>(*need + kState);
+  options.memory = std::make_shared<MemoryBudget>(need->host + kState);
   const std::uint64_t before = resident_kib();
   const auto engine = load_model_engine(options);
   ASSERT_TRUE(engine.ok()) << engine.error().message;
@@ -569,7 +569,7 @@ TEST(EngineMemory, LongRequestsThatDoNotFitTogetherTakeTurns) {
     EXPECT_LE((*engine)->stats().kv_bytes_used, (*engine)->stats().kv_bytes_total);
   }
   if (!kSanitized) {
-    EXPECT_LT(resident_kib() - before, (*need + kState) / 1024);
+    EXPECT_LT(resident_kib() - before, (need->host + kState) / 1024);
   }
 }
 
