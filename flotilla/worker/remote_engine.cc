@@ -1,5 +1,6 @@
 #include "flotilla/worker/remote_engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "flotilla/log/log.h"
@@ -7,8 +8,13 @@
 namespace flotilla::worker {
 namespace {
 
-// An engine answers at once whatever its steps do; a process that does not is as good as dead.
-constexpr std::chrono::seconds kStatsPatience{5};
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A worker answers at once whatever its steps do. One that does not has been stopped, or is about
+// to end; callers with other models to look after do not wait for it.
+constexpr milliseconds kStatsPatience{100}, kSilence{2'000};
+constexpr milliseconds kSubmitPatience{2'000}, kPreparePatience{60'000};
 
 }  // namespace
 
@@ -55,6 +61,7 @@ Result<std::shared_ptr<RemoteEngine>> RemoteEngine::load(RemoteProcess process,
   engine->granted_ = answer.granted;
   engine->device_granted_ = answer.device_granted;
   engine->options_.progress = {};
+  engine->stats_.healthy = true;
   engine->reader_ = std::thread([raw = engine.get()] { raw->read_loop(); });
   return engine;
 }
@@ -74,28 +81,28 @@ Error RemoteEngine::gone() const {
   return {ErrorCode::kUnavailable, "the process of model '" + info_.model + "' is gone"};
 }
 
-// `tag`: 0 for one of its own.
-RemoteEngine::Answer RemoteEngine::ask(Kind kind, std::uint64_t tag, std::string_view body) const {
+// Nothing: the process is gone, or takes longer than that.
+RemoteEngine::Answer RemoteEngine::ask(Kind kind, std::uint64_t tag, std::string_view body,
+                                       milliseconds patience) const {
   std::future<Answer> answer;
   {
     const std::lock_guard lock(mutex_);
     if (dead_) return std::nullopt;
-    if (tag == 0) tag = next_tag_++;
     answer = asked_[tag].get_future();
   }
   link_->channel.send(kind, tag, body);
-  if (kind == Kind::kStats && answer.wait_for(kStatsPatience) != std::future_status::ready) {
+  if (answer.wait_for(patience) == std::future_status::ready) return answer.get();
+  {
     const std::lock_guard lock(mutex_);
-    asked_.erase(tag);
-    return std::nullopt;
+    if (asked_.erase(tag) > 0) return std::nullopt;
   }
-  return answer.get();
+  return answer.get();  // it comes just now
 }
 
 Result<std::shared_ptr<const engine::PreparedJob>> RemoteEngine::prepare(
     engine::ChatJob job) const {
   const std::uint64_t tag = next_tag_++;
-  const auto reply = ask(Kind::kPrepare, tag, packed(job));
+  const auto reply = ask(Kind::kPrepare, tag, packed(job), kPreparePatience);
   if (!reply) return gone();
   PrepareAnswer answer;
   if (!unpack(*reply, answer)) return gone();
@@ -124,9 +131,13 @@ Result<RequestId> RemoteEngine::submit(std::shared_ptr<const engine::PreparedJob
     if (dead_) return gone();
     live_.emplace(request.value, std::make_shared<Live>(Live{.sink = std::move(sink)}));
   }
-  const auto reply = ask(Kind::kSubmit, request.value, packed(handle->tag, job->job));
+  const auto reply =
+      ask(Kind::kSubmit, request.value, packed(handle->tag, job->job), kSubmitPatience);
   std::optional<Error> error;
-  if (!reply || !unpack(*reply, error)) error = gone();
+  if (!reply || !unpack(*reply, error)) {
+    error = gone();
+    link_->channel.send(Kind::kCancel, request.value);  // should it be taken up yet
+  }
   if (!error) return request;
   const std::lock_guard lock(mutex_);
   // Lost meanwhile, and told so: then it had been accepted as far as anybody knows.
@@ -145,17 +156,40 @@ void RemoteEngine::resume_output(RequestId request) {
 }
 
 StatsAnswer RemoteEngine::ask_stats() const {
-  const auto reply = ask(Kind::kStats, 0, {});
-  StatsAnswer answer;
-  if (!reply || !unpack(*reply, answer)) return {};
+  std::unique_lock lock(mutex_);
+  if (dead_) return {};
+  const auto now = steady_clock::now();
+  if (!stats_asked_) {
+    stats_asked_ = now;
+    link_->channel.send(Kind::kStats, 0);
+  }
+  const auto asked = *stats_asked_;
+  if (stats_came_.wait_until(lock, asked + kStatsPatience, [&] { return stats_asked_ != asked; })) {
+    return dead_ ? StatsAnswer{} : stats_;
+  }
+  // As it was, but for the step that does not end.
+  StatsAnswer answer = stats_;
+  const auto silent = std::chrono::duration_cast<milliseconds>(now - asked);
+  answer.stats.current_step = std::max(answer.stats.current_step, silent);
+  answer.healthy = answer.healthy && silent < kSilence;
   return answer;
+}
+
+void RemoteEngine::take_stats(std::string_view body) {
+  StatsAnswer answer;
+  if (!unpack(body, answer)) return;
+  const std::lock_guard lock(mutex_);
+  stats_ = std::move(answer);
+  stats_asked_.reset();
+  stats_came_.notify_all();
 }
 
 engine::EngineStats RemoteEngine::stats() const { return ask_stats().stats; }
 bool RemoteEngine::healthy() const { return ask_stats().healthy; }
 
 std::string RemoteEngine::decode(std::span<const TokenId> ids) const {
-  const auto reply = ask(Kind::kDecode, 0, packed(std::vector<TokenId>(ids.begin(), ids.end())));
+  const auto reply = ask(Kind::kDecode, next_tag_++,
+                         packed(std::vector<TokenId>(ids.begin(), ids.end())), kPreparePatience);
   std::string text;
   if (!reply || !unpack(*reply, text)) return {};
   return text;
@@ -167,6 +201,8 @@ void RemoteEngine::read_loop() {
       engine::TokenEvent event;
       if (!unpack(frame->body, event)) break;
       deliver(frame->tag, std::move(event));
+    } else if (frame->kind == Kind::kAnswer && frame->tag == 0) {
+      take_stats(frame->body);
     } else if (frame->kind == Kind::kAnswer) {
       std::promise<Answer> answered;
       {
@@ -219,6 +255,8 @@ void RemoteEngine::lose() {
     stopping = stopping_;
     asked.swap(asked_);
     live.swap(live_);
+    stats_asked_.reset();
+    stats_came_.notify_all();
   }
   for (auto& [tag, promise] : asked) promise.set_value(std::nullopt);
   const Error error{ErrorCode::kModelFault,

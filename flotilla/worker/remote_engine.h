@@ -4,11 +4,14 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -66,8 +69,10 @@ class RemoteEngine final : public engine::TextEngine {
   using Answer = std::optional<std::string>;
 
   RemoteEngine(RemoteProcess process, RemoteOptions options);
-  Answer ask(Kind kind, std::uint64_t tag, std::string_view body) const;
+  Answer ask(Kind kind, std::uint64_t tag, std::string_view body,
+             std::chrono::milliseconds patience) const;
   StatsAnswer ask_stats() const;
+  void take_stats(std::string_view body);
   void read_loop();
   void deliver(std::uint64_t tag, engine::TokenEvent event);
   void lose();
@@ -82,9 +87,13 @@ class RemoteEngine final : public engine::TextEngine {
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::uint64_t, std::promise<Answer>> asked_;  // guarded by mutex_
   std::unordered_map<std::uint64_t, std::shared_ptr<Live>> live_;          // guarded by mutex_
-  bool dead_ = false;                                                      // guarded by mutex_
-  bool device_lost_ = false;                                               // of the reader
-  bool stopping_ = false;                                                  // guarded by mutex_
+  // One question at a time, whoever asks.
+  mutable std::optional<std::chrono::steady_clock::time_point> stats_asked_;  // guarded by mutex_
+  StatsAnswer stats_;                                                         // guarded by mutex_
+  mutable std::condition_variable stats_came_;
+  bool dead_ = false;         // guarded by mutex_
+  bool device_lost_ = false;  // of the reader
+  bool stopping_ = false;     // guarded by mutex_
   std::thread reader_;
 };
 

@@ -99,6 +99,8 @@ Result<RemoteProcess> start(const WorkerCommand& command) {
   }
   FileActions files;
   ::posix_spawn_file_actions_adddup2(&files.actions, ends[1], kWorkerFd);
+  // Sockets of the program must not live on in its workers.
+  ::posix_spawn_file_actions_addclosefrom_np(&files.actions, kWorkerFd + 1);
   SpawnAttributes how;
   sigset_t none;
   sigemptyset(&none);

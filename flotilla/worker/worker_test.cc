@@ -140,6 +140,58 @@ TEST_F(WorkerTest, CancelEndsARequest) {
   EXPECT_EQ(log->wait()->reason, FinishReason::kCancelled);
 }
 
+// As when the process is stopped, or writes a core file: nobody else waits for it.
+TEST_F(WorkerTest, AWorkerThatDoesNotAnswerHoldsNobodyUp) {
+  std::promise<void> go_on;
+  auto held = go_on.get_future().share();
+  struct Deaf final : TextEngine {
+    Deaf(std::shared_ptr<TextEngine> i, std::shared_future<void> h)
+        : inner(std::move(i)), held(std::move(h)) {}
+    const engine::EngineInfo& info() const override { return inner->info(); }
+    Result<std::shared_ptr<const engine::PreparedJob>> prepare(engine::ChatJob job) const override {
+      return inner->prepare(std::move(job));
+    }
+    Result<RequestId> submit(std::shared_ptr<const engine::PreparedJob> job,
+                             engine::EventSink sink) override {
+      return inner->submit(std::move(job), std::move(sink));
+    }
+    void cancel(RequestId id) override { inner->cancel(id); }
+    void resume_output(RequestId id) override { inner->resume_output(id); }
+    engine::EngineStats stats() const override {
+      held.wait();  // and with it all that comes after the question
+      return inner->stats();
+    }
+    bool healthy() const override { return inner->healthy(); }
+    std::shared_ptr<TextEngine> inner;
+    std::shared_future<void> held;
+  };
+  ASSERT_TRUE(load([&](const engine::ModelEngineOptions&, std::uint64_t) {
+                return Result<std::shared_ptr<TextEngine>>(std::make_shared<Deaf>(
+                    engine::make_scripted_engine(with_steps(R"(["a"])")).value(), held));
+              }).ok());
+  const auto prepared = engine_->prepare(chat_job("x"));
+  ASSERT_TRUE(prepared.ok());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passed = [&] { return std::chrono::steady_clock::now() - begin; };
+  EXPECT_TRUE(engine_->healthy());  // not yet known otherwise
+  for (int i = 0; i < 1000; ++i) engine_->stats();
+  EXPECT_LT(passed(), std::chrono::seconds(2));
+  const auto submitted = engine_->submit(*prepared, EventLog::sink(EventLog::make()));
+  ASSERT_FALSE(submitted.ok());
+  EXPECT_EQ(submitted.error().code, ErrorCode::kUnavailable);
+  EXPECT_LT(passed(), std::chrono::seconds(20));
+  EXPECT_FALSE(engine_->healthy());
+  EXPECT_GE(engine_->stats().current_step, std::chrono::seconds(2));
+  go_on.set_value();
+  for (int i = 0; i < 1000 && !engine_->healthy(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(engine_->healthy());
+  const auto log = start(*engine_, chat_job("y"));
+  ASSERT_TRUE(log->wait());
+  EXPECT_EQ(log->text(), "a");
+}
+
 TEST_F(WorkerTest, AnErrorOfLoadingArrivesInItsOwnWords) {
   const Status refused = load([](const engine::ModelEngineOptions& options, std::uint64_t) {
     return Result<std::shared_ptr<TextEngine>>(
