@@ -172,5 +172,28 @@ TEST(Config, PlainListenersAreForLoopbackUnlessInsecure) {
   EXPECT_EQ(config.identity_path(), "flotilla-coordinator.sqlite.key");
 }
 
+TEST(ApiKeys, AnIdWinsOverANameThatLooksLikeIt) {
+  store::Database database = memory();
+  ASSERT_EQ(create_key(database, "2", 1)->record.id.value, 1u);
+  ASSERT_EQ(create_key(database, "other", 1)->record.id.value, 2u);
+  const auto revoked = revoke_key(database, "2", 5);
+  ASSERT_TRUE(revoked.ok()) << to_string(revoked.error());
+  EXPECT_EQ(revoked->id.value, 2u);
+  EXPECT_FALSE((*list_keys(database))[0].revoked);
+}
+
+TEST(Nodes, AnInvitationAgainKeepsTheOwner) {
+  store::Database database = memory();
+  ASSERT_TRUE(invite_node(database, "box", 1).ok());
+  ASSERT_TRUE(database.execute("UPDATE nodes SET owner = 7 WHERE name = 'box'").ok());
+  ASSERT_TRUE(revoke_node(database, "box", 2).ok());
+  ASSERT_TRUE(invite_node(database, "box", 3).ok());
+  const auto rows = *database.query("SELECT owner, invited, revoked FROM nodes");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].integer(0), 7);
+  EXPECT_EQ(rows[0].integer(1), 3);
+  EXPECT_TRUE(rows[0].is_null(2));
+}
+
 }  // namespace
 }  // namespace flotilla::coordinator

@@ -116,8 +116,15 @@ Result<NewKey> create_key(store::Database& database, const KeyOrder& order, std:
   return made;
 }
 
-Result<std::vector<KeyRecord>> list_keys(store::Database& database) {
-  FLOTILLA_TRY(const auto rows, database.query(std::string(kColumns) + "ORDER BY id"));
+Result<std::vector<KeyRecord>> list_keys(store::Database& database,
+                                         std::optional<AccountId> account) {
+  std::string sql(kColumns);
+  std::vector<store::Value> parameters;
+  if (account) {
+    sql += "WHERE account = :p1 ";
+    parameters.emplace_back(static_cast<std::int64_t>(account->value));
+  }
+  FLOTILLA_TRY(const auto rows, database.query(sql + "ORDER BY id", std::move(parameters)));
   std::vector<KeyRecord> keys;
   keys.reserve(rows.size());
   for (const store::Row& row : rows) keys.push_back(read(row));
@@ -130,15 +137,21 @@ Result<KeyRecord> revoke_key(store::Database& database, const std::string& id_or
   FLOTILLA_TRY_STATUS(database.transaction([&]() -> Status {
     FLOTILLA_TRY(const auto keys, list_keys(database));
     const KeyRecord* found = nullptr;
+    std::size_t num_found = 0;
     for (const KeyRecord& key : keys) {
-      const bool by_id = std::to_string(key.id.value) == id_or_name;
       if (account && key.account != *account) continue;
-      if (!by_id && (key.name != id_or_name || key.revoked)) continue;
-      if (found != nullptr) {
-        return Error{ErrorCode::kInvalidArgument,
-                     "several keys match '" + id_or_name + "'; revoke one by its id (keys list)"};
+      if (std::to_string(key.id.value) == id_or_name) {  // whatever others are named
+        found = &key;
+        num_found = 1;
+        break;
       }
+      if (key.name != id_or_name || key.revoked) continue;
       found = &key;
+      ++num_found;
+    }
+    if (num_found > 1) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "several keys match '" + id_or_name + "'; revoke one by its id (keys list)"};
     }
     if (found == nullptr)
       return Error{ErrorCode::kNotFound, "no active key with id or name '" + id_or_name + "'"};

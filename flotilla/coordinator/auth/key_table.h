@@ -48,9 +48,10 @@ struct NewKey {
 
 Result<NewKey> create_key(store::Database& database, const std::string& name, std::int64_t now);
 Result<NewKey> create_key(store::Database& database, const KeyOrder& order, std::int64_t now);
-Result<std::vector<KeyRecord>> list_keys(store::Database& database);
-// By id or by name, of one account or of any; kNotFound, or kInvalidArgument when several active
-// keys have the name. A revoked key stays listed.
+Result<std::vector<KeyRecord>> list_keys(store::Database& database,
+                                         std::optional<AccountId> account = {});
+// By id or, where none has it, by name, of one account or of any; kNotFound, or kInvalidArgument
+// when several active keys have the name. A revoked key stays listed.
 Result<KeyRecord> revoke_key(store::Database& database, const std::string& id_or_name,
                              std::int64_t now, std::optional<AccountId> account = {});
 

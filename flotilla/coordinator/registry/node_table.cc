@@ -39,12 +39,15 @@ Result<protocol::Seed> invite_node(store::Database& database, const std::string&
               "' has joined already; to give its name to another machine run: nodes revoke " +
               name};
     }
-    if (auto gone = database.execute("DELETE FROM nodes WHERE name = :p1", {name}); !gone.ok()) {
-      return std::move(gone).error();
-    }
-    auto made =
-        database.execute("INSERT INTO nodes (name, invite_key, invited) VALUES (:p1, :p2, :p3)",
-                         {name, invite_key, now});
+    // Its owner stays.
+    auto made = present
+                    ? database.execute(
+                          "UPDATE nodes SET invite_key = :p2, invited = :p3, public_key = NULL, "
+                          "joined = NULL, revoked = NULL WHERE name = :p1",
+                          {name, invite_key, now})
+                    : database.execute(
+                          "INSERT INTO nodes (name, invite_key, invited) VALUES (:p1, :p2, :p3)",
+                          {name, invite_key, now});
     if (!made.ok()) return std::move(made).error();
     return note_change(database);
   }));
