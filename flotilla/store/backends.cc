@@ -95,6 +95,25 @@ Result<Backend> backend_of(const std::string& path) {
                    "': write a path for a SQLite file, or postgresql://USER@HOST/NAME"};
 }
 
+std::string with_timeouts(std::string url) {
+  const auto add = [&](const std::string& name, const char* value) {
+    const std::size_t query = url.find('?');
+    const bool is_set =
+        query != std::string::npos && (url.find("?" + name + "=", query) != std::string::npos ||
+                                       url.find("&" + name + "=", query) != std::string::npos);
+    if (is_set) return;
+    if (query == std::string::npos) {
+      url += '?';
+    } else if (!url.ends_with('?') && !url.ends_with('&')) {
+      url += '&';
+    }
+    url += name + "=" + value;
+  };
+  add("connect_timeout", "5");       // seconds
+  add("tcp_user_timeout", "10000");  // milliseconds that sent data may stay unacknowledged
+  return url;
+}
+
 void set_up_postgres(soci::session& session, const DatabaseOptions& options) {
   session << "SET client_min_messages = warning";
   session << "SET lock_timeout = " + std::to_string(options.busy_timeout_ms);
@@ -105,7 +124,7 @@ Status open_session(soci::session& session, Backend backend, const std::string& 
                     const DatabaseOptions& options) {
   try {
     if (backend == Backend::kSqlite) return open_sqlite(session, path, options);
-    session.open(soci::postgresql, path);
+    session.open(soci::postgresql, with_timeouts(path));
     set_up_postgres(session, options);
     return ok_status();
   } catch (const std::exception& e) {

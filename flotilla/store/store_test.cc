@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "flotilla/store/backends.inc"
 #include "flotilla/store/database.h"
 #include "flotilla/store/migrations.h"
 #include "flotilla/store/testing.h"
@@ -310,6 +311,15 @@ TEST(Worker, RunsTasksInOrderAndRefusesWhenFull) {
     gate.set_value();
   }
   EXPECT_THAT(seen, ::testing::ElementsAre(0, 1, 2));
+}
+
+TEST(Postgres, AServerThatDoesNotAnswerIsGivenUpUnlessTheUrlSaysOtherwise) {
+  EXPECT_EQ(with_timeouts("postgresql://u:p@h/n"),
+            "postgresql://u:p@h/n?connect_timeout=5&tcp_user_timeout=10000");
+  EXPECT_EQ(with_timeouts("postgresql://h/n?sslmode=require"),
+            "postgresql://h/n?sslmode=require&connect_timeout=5&tcp_user_timeout=10000");
+  EXPECT_EQ(with_timeouts("postgresql://h/n?tcp_user_timeout=0&connect_timeout=60"),
+            "postgresql://h/n?tcp_user_timeout=0&connect_timeout=60");
 }
 
 }  // namespace
