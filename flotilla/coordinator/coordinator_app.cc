@@ -221,7 +221,7 @@ Status CoordinatorApp::Impl::open_bank() {
   recovery = std::make_unique<Recovery>(*bank, clock, std::chrono::seconds(config.recovery_s));
   gateway.set_limits(&limits);
   dispatcher.set_till(till.get());
-  dispatcher.set_recall({[this] { return recovery->questions(); },
+  dispatcher.set_recall({[this](const ProviderId& node) { return recovery->questions(node); },
                          [this](const ProviderId& node, const protocol::Recalled& report) {
                            recovery->on_report(node, report);
                          }});

@@ -52,6 +52,7 @@ std::span<const store::Migration> schema() {
            "INSERT INTO accounts (id, name, created) VALUES (3, '@platform', 0)",
            // spent: what its jobs were charged.
            "ALTER TABLE api_keys ADD COLUMN account BIGINT NOT NULL DEFAULT 1",
+           "CREATE INDEX api_keys_account ON api_keys (account)",
            "ALTER TABLE api_keys ADD COLUMN expires BIGINT",
            "ALTER TABLE api_keys ADD COLUMN spend_limit BIGINT",
            "ALTER TABLE api_keys ADD COLUMN spent BIGINT NOT NULL DEFAULT 0",
@@ -71,7 +72,8 @@ std::span<const store::Migration> schema() {
            "  since BIGINT NOT NULL,"
            "  created BIGINT NOT NULL)",
            // One row per job that is paid for, made before it starts: the reservation. state: 0
-           // open, 1 settled, 2 refunded whole. run: which start of the server made it.
+           // open, 1 settled, 2 refunded whole. run: which start of the server made it. nodes: ids
+           // of those that it was given to, with a space between; only they are asked about it.
            "CREATE TABLE jobs ("
            "  id TEXT PRIMARY KEY,"
            "  run BIGINT NOT NULL,"
@@ -88,7 +90,8 @@ std::span<const store::Migration> schema() {
            "  prompt_tokens BIGINT NOT NULL DEFAULT 0,"
            "  cached_tokens BIGINT NOT NULL DEFAULT 0,"
            "  output_tokens BIGINT NOT NULL DEFAULT 0,"
-           "  charged BIGINT NOT NULL DEFAULT 0)",
+           "  charged BIGINT NOT NULL DEFAULT 0,"
+           "  nodes TEXT NOT NULL DEFAULT '')",
            "CREATE INDEX jobs_open ON jobs (created) WHERE state = 0",
            "CREATE INDEX jobs_ended ON jobs (ended)",
            "CREATE TABLE ledger_transactions ("

@@ -31,6 +31,7 @@ namespace flotilla::coordinator {
 
 struct DispatchLimits {
   std::chrono::milliseconds lease_timeout{15'000};  // Prepare without an answer
+  std::chrono::milliseconds money_timeout{10'000};  // the accounts without an answer
   // A Prepare without an answer is sent to a second node; zero: never.
   std::chrono::milliseconds hedge_after{2'000};
   std::size_t max_hedges = 64;  // at a time
@@ -90,7 +91,7 @@ class Dispatcher {
   void set_till(Till* till) { till_ = till; }
   // What a node reports of jobs of an earlier run, and what nodes are asked when they join.
   struct RecallHooks {
-    std::function<std::vector<protocol::Recall>()> questions;
+    std::function<std::vector<protocol::Recall>(const ProviderId&)> questions;
     std::function<void(const ProviderId&, const protocol::Recalled&)> on_report;
   };
   void set_recall(RecallHooks hooks) { recall_ = std::move(hooks); }
@@ -210,6 +211,7 @@ class Dispatcher {
 
   // Money (dispatcher_money.cc).
   bool wait_for_money(Job& job, const protocol::Lease& lease);
+  void note_node(Job& job);
   void on_held(const JobId& id, const ReserveOrder& order, Result<Reservation> made);
   void start_leased(Job& job, const protocol::Lease& lease);
   void note_served(Job& job, std::uint64_t num_tokens);

@@ -149,7 +149,7 @@ bool Dispatcher::still_sending(const Job& job) {
 }
 
 void Dispatcher::check_jobs(Clock::Instant now) {
-  std::vector<JobId> late, unanswered;
+  std::vector<JobId> late, unanswered, unpaid;
   for (const auto& [id, job] : table_.jobs()) {
     const Request& request = *table_.request(job.request);
     switch (job.state) {
@@ -157,8 +157,11 @@ void Dispatcher::check_jobs(Clock::Instant now) {
         if (now >= job.queue_deadline) late.push_back(id);
         break;
       case JobState::kPreparing:
-        // A long prompt on a slow line has not even arrived, and the bank takes its time.
-        if (still_sending(job) || job.waiting) {
+        // A long prompt on a slow line has not even arrived, and the bank takes its time, though
+        // not forever.
+        if (job.waiting && now - job.asked_at >= limits_.money_timeout) {
+          unpaid.push_back(id);
+        } else if (still_sending(job) || job.waiting) {
           table_.job(id)->attempt_since = now;
         } else if (now - job.attempt_since >= limits_.lease_timeout) {
           late.push_back(id);
@@ -177,6 +180,16 @@ void Dispatcher::check_jobs(Clock::Instant now) {
     }
   }
   for (const JobId& id : unanswered) hedge(*table_.job(id));
+  for (const JobId& id : unpaid) {
+    Job* job = table_.job(id);
+    if (job == nullptr) continue;
+    const RequestId request_id = job->request;
+    const std::string model = table_.request(request_id)->model;
+    end_attempt(*job, End::kCancel, "cancelled");
+    fail_job(*job, {ErrorCode::kUnavailable, "the accounts cannot be reached now; try again"});
+    erase_if_done(request_id);
+    pump(model);
+  }
   for (const JobId& id : late) {
     Job* job = table_.job(id);
     if (job == nullptr) continue;

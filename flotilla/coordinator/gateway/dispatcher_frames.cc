@@ -34,6 +34,16 @@ serving::ChatDelta::Channel to_event(protocol::TextChannel channel) {
   return serving::ChatDelta::Channel::kToolCall;
 }
 
+// A node's numbers are claims. What the accounts and the log get of them keeps to what is known.
+void bound(protocol::WireUsage& usage, const Job& job) {
+  const auto prompt = static_cast<std::int64_t>(job.prompt_tokens);
+  const auto output = static_cast<std::int64_t>(job.ids.size());
+  usage.prompt_tokens = prompt;
+  usage.cached_tokens = std::clamp<std::int64_t>(usage.cached_tokens, 0, prompt);
+  usage.completion_tokens = output;  // every token counts once, whichever nodes computed it
+  usage.reasoning_tokens = std::clamp<std::int64_t>(usage.reasoning_tokens, 0, output);
+}
+
 bool is_of_request(ErrorCode code) {
   return code == ErrorCode::kInvalidArgument || code == ErrorCode::kContextLength ||
          code == ErrorCode::kTooLarge || code == ErrorCode::kUnsupported;
@@ -113,7 +123,10 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
                         [&](protocol::Finish& m) {
                           if (table_.is_cancelled(job_id, attempt))
                             return;  // crossed our Cancel: its ack follows
-                          if (Job* job = current(*provider, job_id, attempt)) on_finish(*job, m);
+                          if (Job* job = current(*provider, job_id, attempt)) {
+                            bound(m.usage, *job);
+                            on_finish(*job, m);
+                          }
                         },
                         [&](protocol::CancelAck&) { on_cancel_ack(job_id, attempt); },
                         [&](protocol::ModelStatus& m) { on_model_status(*provider, m); },
@@ -129,6 +142,24 @@ void Dispatcher::node_message(const ProviderId& id, const NodeLink* from, const 
 void Dispatcher::on_lease(Job& job, const protocol::Lease& lease) {
   if (job.state != JobState::kPreparing) {
     metrics_.frame_dropped();
+    return;
+  }
+  if (lease.prompt_tokens > kMaxJobTokens || lease.granted_tokens > kMaxJobTokens) {
+    const std::string model = table_.request(job.request)->model;
+    log::warn("lease_out_of_range", {{"node", job.provider->node},
+                                     {"job", protocol::to_hex(job.id)},
+                                     {"prompt_tokens", lease.prompt_tokens},
+                                     {"granted_tokens", lease.granted_tokens}});
+    if (job.hedge) {  // somebody else is asked already
+      job.excluded.push_back(job.provider->id);
+      promote_hedge(job, End::kCancel, "failed");
+    } else {
+      attempt_failed(job, End::kCancel, "failed",
+                     {ErrorCode::kInternal, "the node's lease is for more than " +
+                                                std::to_string(kMaxJobTokens) + " tokens"},
+                     Blame::kNode);
+    }
+    pump(model);
     return;
   }
   drop_hedge(job, End::kCancel, "hedged");
@@ -271,8 +302,6 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
     done.matched_stop = finish.matched_stop;
     job.cached_tokens = finish.usage.cached_tokens;
     note_served(job, 0);
-    // Every token counts once, whichever nodes computed it.
-    done.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
     machines_.success(job.provider->id);
     learn(job, finish);
     end_attempt(job, End::kDone, "finished");

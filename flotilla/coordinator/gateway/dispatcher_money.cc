@@ -30,6 +30,12 @@ bool Dispatcher::wait_for_money(Job& job, const protocol::Lease& lease) {
   order.max_output_tokens = lease.granted_tokens > 0
                                 ? static_cast<std::int64_t>(lease.granted_tokens)
                                 : std::max<std::int64_t>(0, context - prompt);
+  for (const auto& [node, count] : job.served) {
+    if (count > 0) order.nodes.push_back(node);
+  }
+  order.nodes.push_back(job.provider->id);
+  job.known_nodes = order.nodes;
+  job.asked_at = clock_.now();
   till_->hold(order, [this, id = job.id, order](Result<Reservation> made) {
     on_held(id, order, std::move(made));
   });
@@ -67,6 +73,16 @@ void Dispatcher::on_held(const JobId& id, const ReserveOrder& order, Result<Rese
   }
   erase_if_done(request);
   update_gauges();
+}
+
+// After a crash only nodes that the job was given to are asked what became of it.
+void Dispatcher::note_node(Job& job) {
+  if (!job.reservation.held()) return;
+  const ProviderId& node = job.provider->id;
+  auto& known = job.known_nodes;
+  if (std::find(known.begin(), known.end(), node) != known.end()) return;
+  known.push_back(node);
+  till_->continued_on(job.id, node);
 }
 
 void Dispatcher::start_leased(Job& job, const protocol::Lease& lease) {
@@ -113,7 +129,7 @@ void Dispatcher::pay(const Job& job, std::string_view outcome) {
 void Dispatcher::ask_about_earlier_jobs(ProviderRecord& provider,
                                         const protocol::Register& message) {
   if (!message.answers_recall || !recall_.questions) return;
-  for (protocol::Recall& question : recall_.questions()) {
+  for (protocol::Recall& question : recall_.questions(provider.id)) {
     provider.link->send(std::move(question), {}, 0);
   }
 }

@@ -1,4 +1,8 @@
 // When jobs are paid for.
+#include <gmock/gmock.h>
+
+#include <limits>
+
 #include "flotilla/coordinator/fleet_fixture.h"
 
 namespace flotilla::coordinator {
@@ -15,6 +19,7 @@ struct FakeTill final : Till {
     asked.push_back(std::move(order));
     answers.push_back(std::move(done));
   }
+  void continued_on(const JobId&, const ProviderId& node) override { moved.push_back(node.value); }
   void end(EndedJob job) override { ended.push_back(std::move(job)); }
   void say_yes(std::size_t i = 0) { answers.at(i)(Reservation{1, 100}); }
   void say_no(std::size_t i = 0) {
@@ -26,6 +31,7 @@ struct FakeTill final : Till {
   std::vector<ReserveOrder> asked;
   std::vector<std::function<void(Result<Reservation>)>> answers;
   std::vector<EndedJob> ended;
+  std::vector<std::string> moved;
 };
 
 class MoneyFleet : public Fleet {
@@ -159,7 +165,7 @@ TEST_F(MoneyFleet, ASlowBankIsNotTheNodesFault) {
   const auto node = join_lively("a");
   const auto client = ask_paid();
   lease(*node);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 45; ++i) {
     say(*node, {}, protocol::Progress{});
     wait(std::chrono::milliseconds(200));
   }
@@ -275,7 +281,7 @@ TEST_F(MoneyFleet, CountingTokensIsFreeAndNotRecorded) {
 
 TEST_F(MoneyFleet, ANodeIsAskedAboutJobsOfAnEarlierRunWhenItCanTell) {
   std::vector<std::string> reported;
-  dispatcher.set_recall({[] {
+  dispatcher.set_recall({[](const ProviderId&) {
                            return std::vector<protocol::Recall>{{{"aa"}}, {{"bb"}}};
                          },
                          [&](const ProviderId& node, const protocol::Recalled& report) {
@@ -290,6 +296,77 @@ TEST_F(MoneyFleet, ANodeIsAskedAboutJobsOfAnEarlierRunWhenItCanTell) {
   EXPECT_EQ(node->all<protocol::Recall>()[1].jobs, std::vector<std::string>{"bb"});
   say(*node, {}, protocol::Recalled{{{.job = "aa"}}});
   EXPECT_EQ(reported, std::vector<std::string>{"id-new:aa"});
+}
+
+TEST_F(MoneyFleet, TheTillKnowsEveryNodeThatAJobGoesTo) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*first);
+  till.say_yes();
+  EXPECT_EQ(till.asked.at(0).nodes, std::vector<ProviderId>{first->id});
+  tokens(*first, asked, 0, "x");
+  EXPECT_TRUE(till.moved.empty());
+  const auto second = join("b");
+  lose(*first);
+  lease(*second);
+  EXPECT_EQ(till.moved, std::vector<std::string>{"id-b"});
+}
+
+TEST_F(MoneyFleet, ALeaseBeyondReasonIsTheNodesFault) {
+  for (const bool is_prompt : {true, false}) {
+    const auto bad = join("bad");
+    const auto client = ask_paid();
+    protocol::Lease lease;
+    (is_prompt ? lease.prompt_tokens : lease.granted_tokens) = 4'000'000'000;
+    say(*bad, bad->asked.at(0), lease);
+    EXPECT_TRUE(till.asked.empty());
+    EXPECT_EQ(num_starts(*bad), 0u);
+    EXPECT_EQ(bad->all<protocol::Cancel>().size(), 1u);
+    dispatcher.cancel(client->id);
+    lose(*bad);
+  }
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, CountsThatANodeReportsKeepToWhatIsKnown) {
+  const auto node = join("a");
+  for (const std::int64_t cached : {std::numeric_limits<std::int64_t>::max(), std::int64_t{-7}}) {
+    const auto client = ask_paid();
+    const auto asked = lease(*node, till.asked.size());
+    till.say_yes(till.asked.size() - 1);
+    tokens(*node, asked, 0, "x");
+    protocol::Finish done;
+    done.reason = WireFinishReason::kStop;
+    done.num_ids = 1;
+    done.usage = {std::int64_t{1} << 40, -1, cached, std::int64_t{1} << 50};
+    say(*node, asked, done);
+    ASSERT_FALSE(till.ended.empty());
+    EXPECT_EQ(till.ended.back().tokens, (TokenCounts{5, cached > 0 ? 5 : 0, 1}));
+    const auto& usage = client->events.back().finish->usage;
+    EXPECT_EQ(usage.prompt_tokens, 5);
+    EXPECT_EQ(usage.completion_tokens, 1);
+    EXPECT_EQ(usage.cached_tokens, cached > 0 ? 5 : 0);
+    EXPECT_EQ(usage.reasoning_tokens, 1);
+  }
+}
+
+TEST_F(MoneyFleet, AccountsThatDoNotAnswerEndTheRequestInTime) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  lease(*node);
+  for (int i = 0; i < 9; ++i) {
+    wait(std::chrono::seconds(1));
+    beat(*node);
+  }
+  EXPECT_TRUE(client->events.empty());
+  wait(std::chrono::seconds(1));
+  EXPECT_EQ(client->error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(client->error().message, ::testing::HasSubstr("accounts cannot be reached"));
+  EXPECT_EQ(node->all<protocol::Cancel>().size(), 1u);
+  till.say_yes();  // too late: it goes back
+  ASSERT_FALSE(till.ended.empty());
+  EXPECT_TRUE(till.ended.back().reservation.held());
+  EXPECT_FALSE(till.ended.back().delivered);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
   }
   if (!job.begun()) job.prompt_tokens = lease.prompt_tokens;
   if (wait_for_money(job, lease)) return true;
+  note_node(job);
   protocol::Start start;
   job.num_resumed = job.ids.size();
   if (job.begun()) {
@@ -209,6 +210,7 @@ void Dispatcher::forgive_silence(Clock::Instant now) {
   }
   for (auto& [id, job] : table_.jobs()) {
     job.attempt_since = std::max(job.attempt_since, now);
+    job.asked_at = std::max(job.asked_at, now);
     job.last_progress = std::max(job.last_progress, now);
   }
 }

@@ -81,6 +81,8 @@ struct Job {
   bool asked_to_hold = false;  // and not answered yet
   bool funded = false;
   std::optional<protocol::Lease> waiting;  // the current attempt's, while that is asked
+  Clock::Instant asked_at{};               // for the money
+  std::vector<ProviderId> known_nodes;     // what the till knows of where the job was
   Reservation reservation;
   std::int64_t cached_tokens = 0;
   std::vector<std::pair<ProviderId, std::uint64_t>>

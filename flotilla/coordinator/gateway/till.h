@@ -36,6 +36,8 @@ class Till {
                          const ProviderId& node) const = 0;
   // `done` runs later on the core strand, never inside the call.
   virtual void hold(ReserveOrder order, std::function<void(Result<Reservation>)> done) = 0;
+  // A job whose money is held goes on at a node that it was not held for.
+  virtual void continued_on(const JobId& job, const ProviderId& node) = 0;
   // Every job, once.
   virtual void end(EndedJob job) = 0;
 };

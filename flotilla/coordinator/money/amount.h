@@ -11,6 +11,10 @@
 
 namespace flotilla::coordinator {
 
+// More tokens than any job has: a node that reports more is wrong, and sums of them do not
+// overflow.
+inline constexpr std::uint64_t kMaxJobTokens = std::uint64_t{1} << 31;
+
 using Micro = std::int64_t;
 
 // No single amount or price exceeds it, so that sums of many stay in range.

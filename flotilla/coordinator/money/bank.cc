@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "flotilla/base/text.h"
@@ -42,7 +43,7 @@ JobId job_id_from_hex(const std::string& text) {
 Result<std::vector<OpenJob>> read_open_jobs(store::Database& database) {
   FLOTILLA_TRY(const auto rows,
                database.query("SELECT id, account, api_key, model, price, reserved, prompt_tokens, "
-                              "streamed FROM jobs WHERE state = 0"));
+                              "streamed, nodes FROM jobs WHERE state = 0"));
   std::vector<OpenJob> jobs;
   for (const store::Row& row : rows) {
     OpenJob job;
@@ -53,6 +54,8 @@ Result<std::vector<OpenJob>> read_open_jobs(store::Database& database) {
     job.order.reservation = {row.integer(4), row.integer(5)};
     job.order.tokens.prompt = row.integer(6);
     job.streamed = row.integer(7) != 0;
+    std::istringstream nodes(row.text(8));
+    for (std::string node; nodes >> node;) job.nodes.push_back(ProviderId{node});
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -73,6 +76,7 @@ struct Bank::Impl {
   void write_all(std::vector<Asked> asked, std::vector<SettleOrder> settled);
   void chores();
   void flush_usage();
+  void write_moves();
   void keep_for_later(std::vector<SettleOrder> settled);
 
   store::Database database;  // the rest on the bank's thread
@@ -89,6 +93,7 @@ struct Bank::Impl {
   std::condition_variable wake;
   std::vector<Asked> asking;                                 // guarded by mutex
   std::vector<SettleOrder> settling;                         // guarded by mutex
+  std::vector<std::pair<JobId, ProviderId>> moves;           // guarded by mutex
   std::map<UsageKey, UsageCounts> usage;                     // guarded by mutex
   std::vector<std::function<void(store::Database&)>> tasks;  // guarded by mutex
   std::shared_ptr<const MoneyView> current;                  // guarded by mutex
@@ -217,6 +222,34 @@ void Bank::Impl::flush_usage() {
   for (const auto& [key, counts] : counted) usage[key].add(counts);
 }
 
+void Bank::Impl::write_moves() {
+  std::vector<std::pair<JobId, ProviderId>> moved;
+  {
+    std::lock_guard lock(mutex);
+    moved.swap(moves);
+  }
+  if (moved.empty()) return;
+  const Status written = database.transaction([&]() -> Status {
+    for (const auto& [job, node] : moved) {
+      auto done = database.execute(
+          "UPDATE jobs SET nodes = nodes || ' ' || :p1 WHERE id = :p2 AND state = 0",
+          {node.value, protocol::to_hex(job)});
+      if (!done.ok()) return std::move(done).error();
+    }
+    return ok_status();
+  });
+  if (written.ok()) {
+    is_failing = false;
+    return;
+  }
+  if (!std::exchange(is_failing, true))
+    log::error("jobs_nodes_not_written", {{"reason", written.error().message}});
+  if (written.error().code != ErrorCode::kUnavailable) return;
+  std::lock_guard lock(mutex);
+  moves.insert(moves.begin(), std::make_move_iterator(moved.begin()),
+               std::make_move_iterator(moved.end()));
+}
+
 void Bank::Impl::chores() {
   const auto now = clock.now();
   if (now - looked >= kLookAround) {
@@ -248,11 +281,12 @@ void Bank::Impl::loop() {
     std::vector<Asked> asked;
     std::vector<SettleOrder> settled;
     std::vector<std::function<void(store::Database&)>> todo;
-    bool last = false;
+    bool is_closing = false, is_last = false;
     {
       std::unique_lock lock(mutex);
       const auto is_work = [&] {
-        return closing || !asking.empty() || !tasks.empty() || (!settling.empty() && !is_failing);
+        const bool is_late = !settling.empty() || !moves.empty();
+        return closing || !asking.empty() || !tasks.empty() || (is_late && !is_failing);
       };
       wake.wait_for(lock, is_failing ? kRetry : kLookAround, is_work);
       const auto take = [](auto& from, auto& to) {
@@ -263,7 +297,8 @@ void Bank::Impl::loop() {
       take(settling, settled);
       take(asking, asked);
       todo.swap(tasks);
-      last = closing && settling.empty() && asking.empty();
+      is_closing = closing;
+      is_last = closing && settling.empty() && asking.empty();
     }
     const std::size_t num_asked = asked.size();
     if (num_asked > 0 || !settled.empty()) write_all(std::move(asked), std::move(settled));
@@ -272,14 +307,17 @@ void Bank::Impl::loop() {
       num_unanswered -= num_asked;
       answered.notify_all();
     }
+    write_moves();
     for (const auto& task : todo) task(database);
-    if (!last) {
+    if (!is_closing) {
       chores();
       continue;
     }
-    flush_usage();
+    if (is_last) flush_usage();
     std::unique_lock lock(mutex);
+    if (!asking.empty()) continue;  // each is owed its answer
     if (settling.empty() && usage.empty()) return;
+    if (!is_failing) continue;
     const auto now = std::chrono::steady_clock::now();
     if (!give_up) give_up = now + kLastTries;
     if (now >= *give_up) {
@@ -333,6 +371,14 @@ void Bank::settle(SettleOrder order) {
   {
     std::lock_guard lock(impl_->mutex);
     impl_->settling.push_back(std::move(order));
+  }
+  impl_->wake.notify_one();
+}
+
+void Bank::continued_on(const JobId& job, const ProviderId& node) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->moves.emplace_back(job, node);
   }
   impl_->wake.notify_one();
 }

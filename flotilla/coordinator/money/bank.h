@@ -28,6 +28,7 @@ struct BankOptions {
 struct OpenJob {
   SettleOrder order;  // all but what became of it
   bool streamed = false;
+  std::vector<ProviderId> nodes = {};  // that it was given to
 };
 
 class Bank {
@@ -53,6 +54,8 @@ class Bank {
   void reserve(ReserveOrder order, Answered done);
   // Tried again until the database takes it; a job is settled once however often it is told.
   void settle(SettleOrder order);
+  // The reserved job goes on at that node too: after a crash it is asked as well.
+  void continued_on(const JobId& job, const ProviderId& node);
   // Use that costs nothing: counted within a second, and lost in a crash.
   void count(const UsageKey& key, const UsageCounts& counts);
   // Other changes, each in transactions of its own; false when too many wait.

@@ -21,7 +21,14 @@ class BankTest : public Books {
   }
   ReserveOrder order(const Account& payer, const KeyRecord& with, std::int64_t output,
                      bool streamed = true) {
-    return {protocol::random_job_id(), payer.id, with.id, "m", streamed, 10, output};
+    return {protocol::random_job_id(),
+            payer.id,
+            with.id,
+            "m",
+            streamed,
+            10,
+            output,
+            {ProviderId{"n"}, ProviderId{"a"}, ProviderId{"b"}}};
   }
   static Result<Reservation> reserve(Bank& bank, const ReserveOrder& order) {
     std::promise<Result<Reservation>> answer;
@@ -145,6 +152,28 @@ TEST_P(BankTest, WhatTheDatabaseDoesNotTakeIsRefusedAndSettlementsWait) {
   EXPECT_EQ(faults(clock.unix_seconds()), "");
 }
 
+TEST_P(BankTest, ItClosesInTimeWhateverIsLeftToWrite) {
+  price();
+  auto handle = open_database(place.path(), {.busy_timeout_ms = 20});
+  ASSERT_TRUE(handle.ok());
+  auto bank = std::move(*Bank::open(std::move(*handle), clock, {}, nullptr));
+  std::future<void> closed;
+  ASSERT_TRUE(database
+                  .transaction([&]() -> Status {  // another process holds the lock
+                    for (int i = 0; i < 3'000; ++i) {
+                      SettleOrder job;
+                      job.job = protocol::random_job_id();
+                      job.reservation = {1, 1};
+                      bank->settle(std::move(job));
+                    }
+                    closed = std::async(std::launch::async, [&] { bank.reset(); });
+                    EXPECT_EQ(closed.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+                    return ok_status();
+                  })
+                  .ok());
+  closed.wait();
+}
+
 class RecoveryTest : public BankTest {
  protected:
   RecoveryTest() {
@@ -169,8 +198,8 @@ TEST_P(RecoveryTest, AJobThatItsNodeFinishedIsSettledAtOnce) {
   run_and_crash({&job});
   auto bank = start();
   Recovery recovery(*bank, clock, std::chrono::seconds(60));
-  ASSERT_EQ(recovery.questions().size(), 1u);
-  EXPECT_EQ(recovery.questions()[0].jobs, std::vector{protocol::to_hex(job.job)});
+  ASSERT_EQ(recovery.questions(ProviderId{"n"}).size(), 1u);
+  EXPECT_EQ(recovery.questions(ProviderId{"n"})[0].jobs, std::vector{protocol::to_hex(job.job)});
   const ProviderId node{"n"};
   recovery.on_report(node, {{report(job.job, 1, 0, 30, true)}});
   recovery.on_report(node, {{report(job.job, 1, 0, 30, true)}});
@@ -234,9 +263,53 @@ TEST_P(RecoveryTest, ManyJobsAreAskedForInSeveralMessages) {
   }
   auto bank = start();
   const Recovery recovery(*bank, clock, std::chrono::seconds(60));
-  const auto questions = recovery.questions();
+  const auto questions = recovery.questions(ProviderId{"n"});
   ASSERT_EQ(questions.size(), 2u);
   EXPECT_EQ(questions[0].jobs.size() + questions[1].jobs.size(), 1'001u);
+}
+
+TEST_P(RecoveryTest, OnlyNodesThatAJobWasGivenToAreAskedAndBelieved) {
+  ReserveOrder job = order(alice, with, 90);
+  job.nodes = {ProviderId{"a"}};
+  {
+    auto bank = start();
+    ASSERT_TRUE(reserve(*bank, job).ok());
+    bank->continued_on(job.job, ProviderId{"b"});
+    crash(bank);
+  }
+  auto bank = start();
+  Recovery recovery(*bank, clock, std::chrono::seconds(60));
+  EXPECT_EQ(recovery.questions(ProviderId{"a"}).size(), 1u);
+  EXPECT_EQ(recovery.questions(ProviderId{"b"}).size(), 1u);
+  const ProviderId thief{"thief"};
+  EXPECT_TRUE(recovery.questions(thief).empty());
+  recovery.on_report(thief, {{report(job.job, 1, 0, 90, true)}});
+  EXPECT_EQ(recovery.num_open(), 1u);
+  recovery.on_report(ProviderId{"b"}, {{report(job.job, 2, 0, 30, true)}});
+  EXPECT_TRUE(recovery.done());
+  bank.reset();
+  EXPECT_EQ(again("alice").balance, 10'000 - 40);
+}
+
+TEST_P(RecoveryTest, ReportsBeyondReasonAreNotBelieved) {
+  ReserveOrder job = order(alice, with, 90);
+  run_and_crash({&job});
+  auto bank = start();
+  Recovery recovery(*bank, clock, std::chrono::seconds(60));
+  const ProviderId node{"n"};
+  const std::uint64_t half = std::uint64_t{1} << 63;
+  recovery.on_report(node,
+                     {{report(job.job, 1, 0, half, false), report(job.job, 2, 0, half + 2, true),
+                       report(job.job, 3, 7, 5, true)}});
+  EXPECT_EQ(recovery.num_open(), 1u);
+  protocol::AttemptEnd last = report(job.job, 4, 0, 30, true);
+  last.cached_tokens = -5;
+  recovery.on_report(node, {{last}});
+  EXPECT_TRUE(recovery.done());
+  bank.reset();
+  EXPECT_EQ(again("alice").balance, 10'000 - 40);
+  EXPECT_EQ(database.query("SELECT cached_tokens FROM jobs")->at(0).integer(0), 0);
+  EXPECT_EQ(faults(clock.unix_seconds()), "");
 }
 
 }  // namespace

@@ -31,6 +31,10 @@ void BankTill::hold(ReserveOrder order, std::function<void(Result<Reservation>)>
   });
 }
 
+void BankTill::continued_on(const JobId& job, const ProviderId& node) {
+  bank_.continued_on(job, node);
+}
+
 void BankTill::end(EndedJob job) {
   if (job.delivered) {
     limits_.note_tokens(job.account, job.key, job.tokens.prompt, job.tokens.output);

@@ -147,11 +147,13 @@ Status JobMoney::reserve(const ReserveOrder& order, Reservation& made,
       return ok_status();
     }
   }
+  std::string nodes;
+  for (const ProviderId& node : order.nodes) nodes += (nodes.empty() ? "" : " ") + node.value;
   auto inserted = database_.execute(
       "INSERT INTO jobs (id, run, account, api_key, model, streamed, price, reserved, created, "
-      "prompt_tokens) VALUES (:p1, :p2, :p3, :p4, :p5, :p6, :p7, :p8, :p9, :p10)",
+      "prompt_tokens, nodes) VALUES (:p1, :p2, :p3, :p4, :p5, :p6, :p7, :p8, :p9, :p10, :p11)",
       {protocol::to_hex(order.job), run_, number(order.account), number(order.key), order.model,
-       std::int64_t{order.streamed}, price->id, amount, now_, order.prompt_tokens});
+       std::int64_t{order.streamed}, price->id, amount, now_, order.prompt_tokens, nodes});
   if (!inserted.ok()) return std::move(inserted).error();
   payer->reserved += amount;
   with->reserved += amount;

@@ -30,6 +30,7 @@ struct ReserveOrder {
   bool streamed = false;
   std::int64_t prompt_tokens = 0;      // that the job pays for
   std::int64_t max_output_tokens = 0;  // the most that it may be given
+  std::vector<ProviderId> nodes = {};  // that have given of it, and the one that it goes to now
 };
 
 // What was held, and on which terms. `price` 0: nothing, the model is free now.

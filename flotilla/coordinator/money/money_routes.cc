@@ -13,15 +13,11 @@ namespace {
 
 namespace bj = boost::json;
 
-Result<std::vector<KeyRecord>> keys_of(store::Database& database, AccountId account) {
-  FLOTILLA_TRY(std::vector<KeyRecord> keys, list_keys(database));
-  std::erase_if(keys, [&](const KeyRecord& key) { return key.account != account; });
-  return keys;
-}
+constexpr std::size_t kMaxLiveKeys = 1'000;  // that an account can make itself
 
 // A key with limits could make one without.
 Status may_make_keys(store::Database& database, const MoneyCall& call) {
-  FLOTILLA_TRY(const auto keys, keys_of(database, call.account));
+  FLOTILLA_TRY(const auto keys, list_keys(database, call.account));
   for (const KeyRecord& key : keys) {
     if (key.id != call.key) continue;
     if (!key.expires && !key.spend_limit && key.limits.none()) return ok_status();
@@ -37,7 +33,7 @@ Answer show_account(store::Database& database, const MoneyCall& call, std::int64
 }
 
 Answer show_keys(store::Database& database, const MoneyCall& call, std::int64_t) {
-  FLOTILLA_TRY(const auto keys, keys_of(database, call.account));
+  FLOTILLA_TRY(const auto keys, list_keys(database, call.account));
   bj::array data;
   for (const KeyRecord& key : keys) data.push_back(render_key(key));
   return json_answer(bj::object{{"object", "list"}, {"data", std::move(data)}});
@@ -55,6 +51,14 @@ Answer make_key(store::Database& database, const MoneyCall& call, std::int64_t n
   FLOTILLA_TRY(order.limits, parse_limits(body));
   order.account = call.account;
   FLOTILLA_TRY_STATUS(may_make_keys(database, call));
+  FLOTILLA_TRY(const auto present, list_keys(database, call.account));
+  const auto num_live = std::count_if(present.begin(), present.end(),
+                                      [&](const KeyRecord& key) { return key.active_at(now); });
+  if (static_cast<std::size_t>(num_live) >= kMaxLiveKeys) {
+    return Error{ErrorCode::kInvalidArgument, "the account has " + std::to_string(num_live) +
+                                                  " active keys and the limit is " +
+                                                  std::to_string(kMaxLiveKeys) + "; revoke some"};
+  }
   FLOTILLA_TRY(const NewKey made, create_key(database, order, now));
   bj::object out = render_key(made.record);
   out["key"] = made.key;
@@ -66,7 +70,7 @@ Answer end_key(store::Database& database, const MoneyCall& call, std::int64_t no
     FLOTILLA_TRY_STATUS(may_make_keys(database, call));
   }
   // By id only: a name could mean another key tomorrow.
-  FLOTILLA_TRY(const auto keys, keys_of(database, call.account));
+  FLOTILLA_TRY(const auto keys, list_keys(database, call.account));
   const bool is_known = std::any_of(keys.begin(), keys.end(), [&](const KeyRecord& key) {
     return std::to_string(key.id.value) == call.argument;
   });

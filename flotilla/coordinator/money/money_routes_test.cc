@@ -228,5 +228,35 @@ TEST_P(MoneyRoutes, UsageComesAsJsonAndCsv) {
       call("GET", "/v1/admin/usage", "", "group_by=account").body.at("data").as_array().size(), 2u);
 }
 
+TEST_P(MoneyRoutes, AnAccountMakesNoMoreThanAThousandKeys) {
+  ASSERT_TRUE(
+      database
+          .transaction([&]() -> Status {
+            for (std::int64_t i = 0; i < 999; ++i) {
+              auto made = database.execute(
+                  "INSERT INTO api_keys (id, name, prefix, hash, created, account) VALUES "
+                  "(:p1, 'k', 'fl-', :p2, 0, :p3)",
+                  {1'000 + i, std::to_string(i), static_cast<std::int64_t>(alice.id.value)});
+              if (!made.ok()) return std::move(made).error();
+            }
+            return ok_status();
+          })
+          .ok());
+  const Got refused = call("POST", "/v1/keys", R"({"name":"one more"})");
+  EXPECT_EQ(refused.status, 400u);
+  EXPECT_THAT(refused.text, ::testing::HasSubstr("1000"));
+  EXPECT_EQ(call("DELETE", "/v1/keys/1500").status, 200u);
+  EXPECT_EQ(call("POST", "/v1/keys", R"({"name":"one more"})").status, 200u);
+}
+
+TEST_P(MoneyRoutes, WhatTheDatabaseSaysIsNotTheCustomers) {
+  ASSERT_TRUE(database.execute("ALTER TABLE accounts RENAME TO elsewhere").ok());
+  const Got got = call("GET", "/v1/account");
+  EXPECT_EQ(got.status, 503u);
+  EXPECT_THAT(got.text, ::testing::HasSubstr("the accounts cannot be reached"));
+  EXPECT_THAT(got.text, ::testing::Not(::testing::HasSubstr("accounts WHERE")));
+  EXPECT_THAT(got.text, ::testing::Not(::testing::HasSubstr("no such table")));
+}
+
 }  // namespace
 }  // namespace flotilla::coordinator

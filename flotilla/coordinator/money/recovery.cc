@@ -8,6 +8,15 @@
 #include "flotilla/protocol/identity.h"
 
 namespace flotilla::coordinator {
+namespace {
+
+constexpr std::size_t kMaxParts = 64;  // of one job
+
+bool was_given(const OpenJob& job, const ProviderId& node) {
+  return std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end();
+}
+
+}  // namespace
 
 Recovery::Recovery(Bank& bank, const Clock& clock, std::chrono::seconds patience)
     : bank_(bank), clock_(clock), deadline_(clock.now() + patience) {
@@ -17,9 +26,10 @@ Recovery::Recovery(Bank& bank, const Clock& clock, std::chrono::seconds patience
   }
 }
 
-std::vector<protocol::Recall> Recovery::questions() const {
+std::vector<protocol::Recall> Recovery::questions(const ProviderId& node) const {
   std::vector<protocol::Recall> out;
   for (const auto& [id, open] : jobs_) {
+    if (!was_given(open.job, node)) continue;
     if (out.empty() || out.back().jobs.size() == protocol::Recall::kMaxJobs) out.emplace_back();
     out.back().jobs.push_back(protocol::to_hex(id));
   }
@@ -33,13 +43,23 @@ void Recovery::on_report(const ProviderId& node, const protocol::Recalled& repor
     if (!bytes || bytes->size() != id.bytes.size()) continue;
     std::copy(bytes->begin(), bytes->end(), id.bytes.begin());
     const auto at = jobs_.find(id);
-    if (at == jobs_.end() || end.end_token < end.first_token) continue;
+    if (at == jobs_.end()) continue;
     Open& open = at->second;
+    if (!was_given(open.job, node) || end.end_token < end.first_token ||
+        end.end_token > kMaxJobTokens) {
+      log::warn("recall_not_believed", {{"node", node.value},
+                                        {"job", end.job},
+                                        {"given", was_given(open.job, node)},
+                                        {"first_token", end.first_token},
+                                        {"end_token", end.end_token}});
+      continue;
+    }
     const Open::Part part{node, end.attempt, end.first_token, end.end_token};
     const auto same = std::find_if(open.parts.begin(), open.parts.end(), [&](const auto& known) {
       return known.node == node && known.attempt == end.attempt;
     });
     if (same == open.parts.end()) {
+      if (open.parts.size() >= kMaxParts) continue;
       open.parts.push_back(part);
     } else {
       *same = part;  // it has registered again and was asked again
@@ -69,7 +89,7 @@ void Recovery::settle(Open& open) {
   }
   if (!open.finished) open.tokens.output = static_cast<std::int64_t>(end);
   open.tokens.prompt = order.tokens.prompt;  // as it was held: 0 where another choice pays for it
-  open.tokens.cached = std::min(open.tokens.cached, open.tokens.prompt);
+  open.tokens.cached = std::clamp<std::int64_t>(open.tokens.cached, 0, open.tokens.prompt);
   order.refund = !open.finished && (!open.job.streamed || end == 0);
   order.tokens = open.tokens;
   order.served = owners_of(*bank_.view(), served);

@@ -27,8 +27,9 @@ class Recovery {
 
   bool done() const { return jobs_.empty(); }
   std::size_t num_open() const { return jobs_.size(); }
-  // What a node that has joined is asked, in messages that are not too long.
-  std::vector<protocol::Recall> questions() const;
+  // What a node that has joined is asked, in messages that are not too long: of the jobs that were
+  // given to it. Of others it is not believed.
+  std::vector<protocol::Recall> questions(const ProviderId& node) const;
   void on_report(const ProviderId& node, const protocol::Recalled& report);
   // Ends what has waited long enough.
   void tick();

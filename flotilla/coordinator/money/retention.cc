@@ -1,5 +1,7 @@
 #include "flotilla/coordinator/money/retention.h"
 
+#include <algorithm>
+
 #include "flotilla/coordinator/money/job_money.h"
 #include "flotilla/coordinator/money/ledger.h"
 #include "flotilla/coordinator/money/server_state.h"
@@ -12,10 +14,13 @@ constexpr std::int64_t kDay = 86'400;
 
 // The oldest charges before `cutoff` become one transaction with their sums.
 Result<bool> carry_charges(store::Database& database, std::int64_t cutoff, std::int64_t now) {
-  FLOTILLA_TRY(const auto old,
-               database.query("SELECT id, time FROM ledger_transactions WHERE kind = 'job' AND "
-                              "time < :p1 ORDER BY id LIMIT :p2",
-                              {cutoff, kStep}));
+  // By id, which has an index; times grow with it.
+  FLOTILLA_TRY(auto old, database.query("SELECT id, time FROM ledger_transactions WHERE kind = "
+                                        "'job' ORDER BY id LIMIT :p1",
+                                        {kStep}));
+  const auto young = std::find_if(old.begin(), old.end(),
+                                  [&](const store::Row& row) { return row.integer(1) >= cutoff; });
+  old.erase(young, old.end());
   // One alone would only change its name.
   if (old.size() < 2) return false;
   const std::int64_t first = old.front().integer(0), last = old.back().integer(0);

@@ -5,6 +5,7 @@
 
 #include "flotilla/coordinator/money/bank.h"
 #include "flotilla/json/json.h"
+#include "flotilla/log/log.h"
 #include "flotilla/serving/access.h"
 #include "flotilla/serving/replies.h"
 
@@ -26,6 +27,16 @@ Result<serving::Caller> identify(const MoneyDesk& desk, const net::HttpRequest& 
 
 const Error kBusy{ErrorCode::kUnavailable, "the database has too much to do; try again"};
 
+// What a database says is for the operator.
+Answer run(const Task& task, store::Database& database) {
+  Answer answer = task(database);
+  if (answer.ok()) return answer;
+  const ErrorCode code = answer.error().code;
+  if (code != ErrorCode::kUnavailable && code != ErrorCode::kInternal) return answer;
+  log::error("accounts_not_reached", {{"reason", answer.error().message}});
+  return Error{ErrorCode::kUnavailable, "the accounts cannot be reached now; try again"};
+}
+
 bj::value or_null(const std::optional<std::int64_t>& value) {
   return value ? bj::value(*value) : bj::value(nullptr);
 }
@@ -37,14 +48,17 @@ void reply(const Reply& done, const Answer& answer) {
 }
 
 void run_read(const MoneyDesk& desk, const Reply& done, Task task) {
-  const bool queued = desk.reader.try_post(
-      [done, task = std::move(task)](store::Database& database) { reply(done, task(database)); });
+  const bool queued =
+      desk.reader.try_post([done, task = std::move(task)](store::Database& database) {
+        reply(done, run(task, database));
+      });
   if (!queued) reply(done, kBusy);
 }
 
 void run_write(const MoneyDesk& desk, const Reply& done, Task task) {
-  const bool queued = desk.bank.post(
-      [done, task = std::move(task)](store::Database& database) { reply(done, task(database)); });
+  const bool queued = desk.bank.post([done, task = std::move(task)](store::Database& database) {
+    reply(done, run(task, database));
+  });
   if (!queued) reply(done, kBusy);
 }
 
