@@ -19,13 +19,21 @@ using namespace std::chrono_literals;
 class ThreadBackend final : public ChatBackend {
  public:
   ThreadBackend() : worker_([this] { work(); }) {}
-  ~ThreadBackend() override {
+  ~ThreadBackend() override { stop(); }
+  // The sinks of its jobs hold sessions with timers: they go while there is an I/O runtime.
+  void stop() {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
-    worker_.join();
+    if (worker_.joinable()) worker_.join();
+    std::vector<std::shared_ptr<Job>> jobs;
+    {
+      std::lock_guard lock(mutex_);
+      jobs.swap(jobs_);
+    }
+    for (auto& job : jobs) job->on_event = nullptr;
   }
   std::vector<ModelEntry> models() const override { return {{"m", 0, "t", 0}}; }
   Result<Caller> authenticate(std::optional<std::string_view>) const override { return Caller{}; }
@@ -121,6 +129,11 @@ class ThreadBackend final : public ChatBackend {
 
 class NetSurface : public testing::Test {
  protected:
+  ~NetSurface() override {
+    server_.reset();
+    surface_.reset();
+    backend_.stop();
+  }
   void start() {
     surface_ = std::make_unique<HttpSurface>(backend_, clock_, make_net_lanes(io_), options_);
     server_ = std::make_unique<net::HttpServer>(io_, server_options_, surface_->handler(),
