@@ -5,38 +5,33 @@
 #include <memory>
 
 #include "apps/flotilla_coordinator/commands.h"
+#include "apps/flotilla_coordinator/database_command.h"
 #include "flotilla/base/clock.h"
-#include "flotilla/coordinator/config.h"
-#include "flotilla/coordinator/schema.h"
 
 namespace flotilla::apps {
 namespace {
 
-// A mistyped name must not become an empty database that knows nothing.
-constexpr store::DatabaseOptions kExisting{.create = false};
-
 struct Arguments {
-  std::string database = coordinator::CoordinatorConfig().database;
+  DatabaseTarget target;
   std::string name, amount, reference, note;
   std::int64_t requests = 0, input_tokens = 0, output_tokens = 0;  // per minute; 0: no limit
-  bool quiet = false;
 };
 
+const std::vector<std::size_t> kColumns{26, 20, 20};
+
 void print(const coordinator::Account& account) {
-  std::printf("%s%s%s%s\n", padded(account.name + " ", 26).c_str(),
-              padded(coordinator::format_amount(account.balance) + " ", 20).c_str(),
-              padded(coordinator::format_amount(account.reserved) + " ", 20).c_str(),
-              coordinator::format_amount(account.available()).c_str());
+  print_row(kColumns, {account.name, coordinator::format_amount(account.balance),
+                       coordinator::format_amount(account.reserved),
+                       coordinator::format_amount(account.available())});
 }
 
 void print_header(const Arguments& arguments) {
-  if (arguments.quiet) return;
-  std::printf("%s%s%s%s\n", padded("NAME", 26).c_str(), padded("BALANCE", 20).c_str(),
-              padded("RESERVED", 20).c_str(), "AVAILABLE");
+  if (arguments.target.quiet) return;
+  print_row(kColumns, {"NAME", "BALANCE", "RESERVED", "AVAILABLE"});
 }
 
 Status create(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
+  FLOTILLA_TRY(store::Database database, arguments.target.open());
   FLOTILLA_TRY(const auto account,
                coordinator::create_account(database, arguments.name, SystemClock().unix_seconds()));
   print_header(arguments);
@@ -45,7 +40,7 @@ Status create(const Arguments& arguments) {
 }
 
 Status list(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   FLOTILLA_TRY(const auto accounts, coordinator::list_accounts(database));
   print_header(arguments);
   for (const auto& account : accounts) print(account);
@@ -53,7 +48,7 @@ Status list(const Arguments& arguments) {
 }
 
 Status move(const Arguments& arguments, coordinator::Transfer kind) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   FLOTILLA_TRY(const coordinator::Micro amount, coordinator::parse_amount(arguments.amount));
   FLOTILLA_TRY(const auto made,
                coordinator::transfer(
@@ -61,7 +56,7 @@ Status move(const Arguments& arguments, coordinator::Transfer kind) {
                    SystemClock().unix_seconds()));
   print_header(arguments);
   print(made.account);
-  if (made.repeated && !arguments.quiet)
+  if (made.repeated && !arguments.target.quiet)
     std::fprintf(stderr, "This was booked before; nothing was changed.\n");
   return ok_status();
 }
@@ -75,7 +70,7 @@ Status withdraw(const Arguments& arguments) {
 }
 
 Status limit(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   const auto value = [](std::int64_t given) {
     return given > 0 ? std::optional(given) : std::nullopt;
   };
@@ -90,19 +85,7 @@ void add_accounts(CLI::App& app, int& exit_code) {
   CLI::App* accounts = app.add_subcommand("accounts", "Who pays and who earns");
   accounts->require_subcommand(1);
   auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, Status (*run)(const Arguments&)) {
-    CLI::App* command = accounts->add_subcommand(name, help);
-    command
-        ->add_option("--database", arguments->database,
-                     "the coordinator's: a SQLite file or postgresql://...")
-        ->envname("FLOTILLA_DATABASE")
-        ->capture_default_str();
-    command->add_flag("-q,--quiet", arguments->quiet, "print only what a script needs");
-    command->callback([arguments, run, &exit_code] {
-      if (Status status = run(*arguments); !status.ok()) exit_code = complain(status.error());
-    });
-    return command;
-  };
+  const auto add = database_commands(*accounts, arguments, exit_code);
   add("create", "Make an account", create)
       ->add_option("name", arguments->name, "its name")
       ->required();

@@ -3,30 +3,25 @@
 #include <memory>
 
 #include "apps/flotilla_coordinator/commands.h"
+#include "apps/flotilla_coordinator/database_command.h"
 #include "flotilla/base/clock.h"
 #include "flotilla/coordinator/auth/key_table.h"
-#include "flotilla/coordinator/config.h"
-#include "flotilla/coordinator/schema.h"
 
 namespace flotilla::apps {
 namespace {
 
-// A mistyped name must not become an empty database that knows nothing.
-constexpr store::DatabaseOptions kExisting{.create = false};
-
 struct Arguments {
-  std::string database = coordinator::CoordinatorConfig().database;
+  DatabaseTarget target;
   std::string name;
   std::string id_or_name;
   std::string account = "default";
   std::string expires;
   std::string spend_limit;
   std::int64_t requests = 0, input_tokens = 0, output_tokens = 0;  // per minute; 0: no limit
-  bool quiet = false;
 };
 
 Status create(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
+  FLOTILLA_TRY(store::Database database, arguments.target.open());
   const std::int64_t now = SystemClock().unix_seconds();
   FLOTILLA_TRY(const coordinator::Account account,
                coordinator::find_account(database, arguments.account));
@@ -44,7 +39,7 @@ Status create(const Arguments& arguments) {
   order.limits = {limit(arguments.requests), limit(arguments.input_tokens),
                   limit(arguments.output_tokens)};
   FLOTILLA_TRY(const coordinator::NewKey made, coordinator::create_key(database, order, now));
-  if (arguments.quiet) {
+  if (arguments.target.quiet) {
     std::printf("%s\n", made.key.c_str());
   } else {
     std::printf("%s\n", made.key.c_str());
@@ -56,30 +51,24 @@ Status create(const Arguments& arguments) {
 }
 
 Status list(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   FLOTILLA_TRY(const auto keys, coordinator::list_keys(database));
   const std::int64_t now = SystemClock().unix_seconds();
-  if (!arguments.quiet)
-    std::printf("%s%s%s%s%s\n", padded("ID", 6).c_str(), padded("KEY", 14).c_str(),
-                padded("CREATED (UTC)", 20).c_str(), padded("STATE", 13).c_str(), "NAME");
+  const std::vector<std::size_t> columns{6, 14, 20, 13};
+  if (!arguments.target.quiet) print_row(columns, {"ID", "KEY", "CREATED (UTC)", "STATE", "NAME"});
   for (const auto& key : keys) {
-    std::printf("%s%s%s%s%s\n", padded(std::to_string(key.id.value), 6).c_str(),
-                padded(key.prefix + "...", 14).c_str(), padded(date_text(key.created), 20).c_str(),
-                padded(key.revoked          ? "revoked"
-                       : key.active_at(now) ? "active"
-                                            : "expired",
-                       13)
-                    .c_str(),
-                key.name.c_str());
+    const char* state = key.revoked ? "revoked" : key.active_at(now) ? "active" : "expired";
+    print_row(columns, {std::to_string(key.id.value), key.prefix + "...", date_text(key.created),
+                        state, key.name});
   }
   return ok_status();
 }
 
 Status revoke(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database, kExisting));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   FLOTILLA_TRY(const auto key, coordinator::revoke_key(database, arguments.id_or_name,
                                                        SystemClock().unix_seconds()));
-  if (!arguments.quiet) {
+  if (!arguments.target.quiet) {
     std::printf("Key %llu (%s) is revoked; a running server refuses it within a second.\n",
                 static_cast<unsigned long long>(key.id.value), key.name.c_str());
   }
@@ -92,19 +81,7 @@ void add_keys(CLI::App& app, int& exit_code) {
   CLI::App* keys = app.add_subcommand("keys", "API keys of clients");
   keys->require_subcommand(1);
   auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, Status (*run)(const Arguments&)) {
-    CLI::App* command = keys->add_subcommand(name, help);
-    command
-        ->add_option("--database", arguments->database,
-                     "the coordinator's: a SQLite file or postgresql://...")
-        ->envname("FLOTILLA_DATABASE")
-        ->capture_default_str();
-    command->add_flag("-q,--quiet", arguments->quiet, "print only what a script needs");
-    command->callback([arguments, run, &exit_code] {
-      if (Status status = run(*arguments); !status.ok()) exit_code = complain(status.error());
-    });
-    return command;
-  };
+  const auto add = database_commands(*keys, arguments, exit_code);
   CLI::App* creating = add("create", "Make a key and print it, once", create);
   creating->add_option("--name", arguments->name, "whose it is")->required();
   creating->add_option("--account", arguments->account, "that pays for it")->capture_default_str();

@@ -5,21 +5,19 @@
 #include <memory>
 
 #include "apps/flotilla_coordinator/commands.h"
+#include "apps/flotilla_coordinator/database_command.h"
 #include "flotilla/base/clock.h"
-#include "flotilla/coordinator/config.h"
-#include "flotilla/coordinator/schema.h"
 
 namespace flotilla::apps {
 namespace {
 
 struct Arguments {
-  std::string database = coordinator::CoordinatorConfig().database;
+  DatabaseTarget target;
   std::string model, input, cached_input, output, since;
-  bool quiet = false;
 };
 
 Status set(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database, coordinator::open_database(arguments.database));
+  FLOTILLA_TRY(store::Database database, arguments.target.open());
   const std::int64_t now = SystemClock().unix_seconds();
   coordinator::Price price;
   FLOTILLA_TRY(price.input, coordinator::parse_amount(arguments.input));
@@ -34,7 +32,7 @@ Status set(const Arguments& arguments) {
   }
   FLOTILLA_TRY(const auto row,
                coordinator::set_price(database, arguments.model, price, since, now));
-  if (!arguments.quiet) {
+  if (!arguments.target.quiet) {
     std::printf("Price %lld holds from %s (UTC).\n", static_cast<long long>(row.id),
                 date_text(row.since).c_str());
   }
@@ -42,19 +40,15 @@ Status set(const Arguments& arguments) {
 }
 
 Status list(const Arguments& arguments) {
-  FLOTILLA_TRY(store::Database database,
-               coordinator::open_database(arguments.database, {.create = false}));
+  FLOTILLA_TRY(store::Database database, arguments.target.open_existing());
   FLOTILLA_TRY(const auto rows, coordinator::list_prices(database));
-  if (!arguments.quiet) {
-    std::printf("%s%s%s%s%s\n", padded("MODEL", 32).c_str(), padded("INPUT", 12).c_str(),
-                padded("CACHED", 12).c_str(), padded("OUTPUT", 12).c_str(), "SINCE (UTC)");
-  }
+  const std::vector<std::size_t> columns{32, 12, 12, 12};
+  if (!arguments.target.quiet)
+    print_row(columns, {"MODEL", "INPUT", "CACHED", "OUTPUT", "SINCE (UTC)"});
   for (const auto& row : rows) {
-    std::printf("%s%s%s%s%s\n", padded(row.model + " ", 32).c_str(),
-                padded(coordinator::format_amount(row.price.input) + " ", 12).c_str(),
-                padded(coordinator::format_amount(row.price.cached_input) + " ", 12).c_str(),
-                padded(coordinator::format_amount(row.price.output) + " ", 12).c_str(),
-                date_text(row.since).c_str());
+    print_row(columns, {row.model, coordinator::format_amount(row.price.input),
+                        coordinator::format_amount(row.price.cached_input),
+                        coordinator::format_amount(row.price.output), date_text(row.since)});
   }
   return ok_status();
 }
@@ -65,19 +59,7 @@ void add_prices(CLI::App& app, int& exit_code) {
   CLI::App* prices = app.add_subcommand("prices", "What models cost");
   prices->require_subcommand(1);
   auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* name, const char* help, Status (*run)(const Arguments&)) {
-    CLI::App* command = prices->add_subcommand(name, help);
-    command
-        ->add_option("--database", arguments->database,
-                     "the coordinator's: a SQLite file or postgresql://...")
-        ->envname("FLOTILLA_DATABASE")
-        ->capture_default_str();
-    command->add_flag("-q,--quiet", arguments->quiet, "print only what a script needs");
-    command->callback([arguments, run, &exit_code] {
-      if (Status status = run(*arguments); !status.ok()) exit_code = complain(status.error());
-    });
-    return command;
-  };
+  const auto add = database_commands(*prices, arguments, exit_code);
   CLI::App* setting = add("set", "Set a price; jobs that were reserved before keep theirs", set);
   setting->add_option("model", arguments->model, "the model, or '*' for all that have none")
       ->required();
