@@ -1,5 +1,8 @@
 #include "flotilla/coordinator/coordinator_app.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <future>
 #include <thread>
 #include <unordered_map>
@@ -19,6 +22,7 @@
 #include "flotilla/net/http.h"
 #include "flotilla/serving/http_surface.h"
 #include "flotilla/serving/replies.h"
+#include "flotilla/store/claim.h"
 
 namespace flotilla::coordinator {
 namespace {
@@ -31,6 +35,8 @@ constexpr auto kNoteModels = 1h;  // how stale the database may be about a model
 constexpr auto kFlushTime = 1s;   // for the last answers at shutdown
 constexpr auto kAccessPoll = 200ms;
 constexpr auto kHandshakeTimeout = 10s;
+constexpr auto kClaimPatience = 5s;  // a server that is going needs a moment
+constexpr auto kKeepClaim = 5s;
 constexpr std::size_t kMaxQuestions = 256;  // about keys and usage, waiting for the database
 
 DispatchLimits limits_of(const CoordinatorConfig& config) {
@@ -44,6 +50,13 @@ DispatchLimits limits_of(const CoordinatorConfig& config) {
   limits.warm.mode = *warm_mode(config);
   limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
   return limits;
+}
+
+// What another one is told that wants the same database.
+std::string own_name() {
+  std::array<char, 40> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
+  return "flotilla-coordinator " + std::string(host.data()) + " pid " + std::to_string(::getpid());
 }
 
 BankOptions bank_options(const CoordinatorConfig& config) {
@@ -83,9 +96,10 @@ net::HttpServerOptions server_options(const CoordinatorConfig& config,
 // Members are destroyed from the last to the first: the servers, then the surface and the
 // database's thread, then the I/O threads, and only then what their tasks refer to.
 struct CoordinatorApp::Impl {
-  Impl(const CoordinatorConfig& c, const Clock& k, protocol::Identity id,
+  Impl(const CoordinatorConfig& c, const Clock& k, store::Claim one, protocol::Identity id,
        const std::string& admin_key)
       : config(c),
+        claim(std::move(one)),
         clock(k),
         identity(std::move(id)),
         dispatcher(clock, metrics, limits_of(c), [this] { models_changed(); }),
@@ -163,6 +177,13 @@ struct CoordinatorApp::Impl {
       noted = now;
       note_models(dispatcher.models());
     }
+    if (const auto now = clock.now(); now - claim_kept >= kKeepClaim) {
+      claim_kept = now;
+      bank->post([this](store::Database&) {
+        if (Status kept = claim.keep(); !kept.ok())
+          log::warn("claim_not_kept", {{"reason", kept.error().message}});
+      });
+    }
     links->tick();
     metrics.set_api_keys(keys.num_active());
     ticker.after(kTick, [this] { tick(); });
@@ -184,12 +205,13 @@ struct CoordinatorApp::Impl {
   }
 
   const CoordinatorConfig config;
+  store::Claim claim;  // the bank's thread
   const Clock& clock;
   const protocol::Identity identity;
   std::atomic<bool> stopping{false};
   bool started = false;
   std::unordered_map<std::string, Clock::Instant> models_noted;  // core strand
-  Clock::Instant noted{};                                        // core strand
+  Clock::Instant noted{}, claim_kept{};                          // core strand
   Metrics metrics;
   ApiKeyStore keys;
   RateLimits limits{clock};
@@ -213,8 +235,14 @@ struct CoordinatorApp::Impl {
 Status CoordinatorApp::Impl::open_bank() {
   FLOTILLA_TRY(store::Database for_bank, open_database(config.database));
   FLOTILLA_TRY(store::Database for_reader, open_database(config.database));
+  BankOptions options = bank_options(config);
+  // Nobody is left whose jobs could be paid for here.
+  options.on_superseded = [this] {
+    gateway.set_draining();
+    core_post()([this] { dispatcher.start_drain(); });
+  };
   FLOTILLA_TRY(bank,
-               Bank::open(std::move(for_bank), clock, bank_options(config),
+               Bank::open(std::move(for_bank), clock, std::move(options),
                           [this](std::shared_ptr<const MoneyView> view) { limits.set(*view); }));
   reader = std::make_unique<store::Worker>(std::move(for_reader), kMaxQuestions);
   till = std::make_unique<BankTill>(*bank, limits, clock, core_post());
@@ -281,12 +309,14 @@ CoordinatorApp::~CoordinatorApp() = default;
 Result<std::unique_ptr<CoordinatorApp>> CoordinatorApp::start(const CoordinatorConfig& config,
                                                               const Clock& clock) {
   FLOTILLA_TRY_STATUS(validate(config));
+  FLOTILLA_TRY(store::Claim claim, store::Claim::take(config.database, own_name(), kClaimPatience));
   // First: no key is made for a database that cannot be used.
   FLOTILLA_TRY(store::Database database, open_database(config.database));
   FLOTILLA_TRY(protocol::Identity identity,
                protocol::Identity::load_or_create(config.identity_path()));
   FLOTILLA_TRY(const std::string admin_key, read_admin_key(config.admin_key));
-  auto impl = std::make_unique<Impl>(config, clock, std::move(identity), admin_key);
+  auto impl =
+      std::make_unique<Impl>(config, clock, std::move(claim), std::move(identity), admin_key);
   FLOTILLA_TRY_STATUS(impl->start(std::move(database)));
   log::info("coordinator_listening", {{"address", config.listen},
                                       {"database", store::display_name(config.database)},

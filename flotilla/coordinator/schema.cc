@@ -121,6 +121,12 @@ std::span<const store::Migration> schema() {
            // last sign of life; 'carried_before': older ledger rows were summed up.
            "CREATE TABLE server_state (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
        }},
+      {4,
+       "how far open streams have come",
+       {
+           // delivered: tokens that the client was handed, as far as was known a moment ago.
+           "ALTER TABLE jobs ADD COLUMN delivered BIGINT NOT NULL DEFAULT 0",
+       }},
   };
   return kSteps;
 }

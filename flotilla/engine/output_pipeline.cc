@@ -69,6 +69,7 @@ TokenEvent OutputPipeline::take_event(RequestId request) {
   TokenEvent event = std::exchange(event_, TokenEvent{});
   event.request = request;
   event.first_index = next_first_index_;
+  event.cached_tokens = usage_.cached_tokens;
   next_first_index_ += static_cast<std::uint32_t>(event.ids.size());
   return event;
 }

@@ -100,6 +100,7 @@ struct TokenEvent {
   std::vector<chat::OutputDelta> deltas;
   std::vector<TokenLogprob> logprobs;  // one per id when asked for; none for replayed resume_ids
   std::optional<Finish> finish;
+  std::int64_t cached_tokens = 0;  // of the prompt, as known by then
 };
 
 // Called on the engine's thread; must not block or call back into the engine. Returning false

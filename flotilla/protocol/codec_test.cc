@@ -256,6 +256,18 @@ TEST(PackedTokens, EveryPrefixIsRefusedOrComplete) {
   EXPECT_TRUE(unpack_tokens(body + "later").ok());
 }
 
+// Appended when it is not zero: older readers take it for something that they do not know.
+TEST(PackedTokens, TheCachedShareFollowsTheRest) {
+  Tokens tokens = sample<Tokens>();
+  const std::string before = *pack(tokens);
+  tokens.cached_tokens = 70'000;
+  const std::string body = *pack(tokens);
+  EXPECT_TRUE(body.starts_with(before));
+  EXPECT_EQ(*unpack_tokens(body), tokens);
+  EXPECT_FALSE(unpack_tokens(std::string_view(body).substr(0, body.size() - 1)).ok());
+  EXPECT_EQ(unpack_tokens(before)->cached_tokens, 0u);
+}
+
 TEST(PackedTokens, MalformedBodiesAreRefused) {
   const auto refused = [](std::string_view body) { return !unpack_tokens(body).ok(); };
   using namespace std::string_view_literals;

@@ -108,11 +108,13 @@ struct Start {
   std::vector<TokenId> resume_ids = {};
   EmittedBytes emitted = {};
   std::string prompt_digest = {};  // with resume_ids: what the first attempt's lease said
+  std::uint64_t max_tokens = 0;    // in all, resume_ids included; 0: as the job and the context say
   template <class Self, class Visitor>
   static void fields(Self& m, Visitor&& v) {
     v("resume_ids", m.resume_ids, 4u << 20);
     v("emitted", m.emitted);
     v("prompt_digest", m.prompt_digest, kMaxName);
+    v("max_tokens", m.max_tokens);
   }
 };
 

@@ -201,6 +201,7 @@ Result<std::string> pack(const Tokens& tokens) {
     put_varint(out, entry.top.size());
     for (const TokenLogprob& other : entry.top) FLOTILLA_TRY_STATUS(put_logprob(out, other));
   }
+  if (tokens.cached_tokens > 0) put_varint(out, tokens.cached_tokens);
   return out;
 }
 
@@ -221,6 +222,9 @@ Result<Tokens> unpack_tokens(std::string_view body) {
       entry.top.push_back(read_logprob(in));
     }
     tokens.logprobs.push_back(std::move(entry));
+  }
+  if (!in.at_end() && in.ok()) {
+    tokens.cached_tokens = static_cast<std::uint32_t>(in.varint("cached_tokens", 0xFFFF'FFFFu));
   }
   // What follows was added by a later version and is ignored.
   if (!in.ok()) return link_error(LinkFault::kMalformedMessage, "tokens: " + in.fault());

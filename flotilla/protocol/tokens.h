@@ -51,6 +51,7 @@ struct Tokens {
   std::vector<TokenId> ids = {};
   std::vector<TextDelta> deltas = {};
   std::vector<TokenLogprob> logprobs = {};  // none, or one per id
+  std::uint32_t cached_tokens = 0;          // of the prompt; in the first frame of an attempt
   bool operator==(const Tokens&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "flotilla/provider/job_runner.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "flotilla/api/chat_request.h"
@@ -179,10 +180,15 @@ void JobRunner::on_start(const AttemptKey& key, protocol::Start start) {
     forget(key);
     return;
   }
-  if (!start.resume_ids.empty()) {
-    auto resumed = std::make_shared<engine::PreparedJob>(*job.prepared);
-    resumed->job.resume_ids = start.resume_ids;
-    job.prepared = std::move(resumed);
+  const auto limit = static_cast<std::int64_t>(
+      std::min<std::uint64_t>(start.max_tokens, std::numeric_limits<std::int64_t>::max()));
+  const std::int64_t asked = job.prepared->job.max_tokens;
+  const bool is_less = limit > 0 && (asked <= 0 || limit < asked);
+  if (!start.resume_ids.empty() || is_less) {
+    auto changed = std::make_shared<engine::PreparedJob>(*job.prepared);
+    changed->job.resume_ids = start.resume_ids;
+    if (is_less) changed->job.max_tokens = limit;
+    job.prepared = std::move(changed);
   }
   job.num_resumed = start.resume_ids.size();
   job.trim.emplace(start.emitted, start.resume_ids.size());
@@ -223,7 +229,10 @@ void JobRunner::on_token_event(const AttemptKey& key, std::uint64_t serial,
   job.any_calls = job.any_calls || has_calls(event);
   job.trim->apply(event);
   if (job.num_cancels == 0) {
+    const std::int64_t cached = event.cached_tokens;
     for (protocol::Tokens& frame : split_to_limits(to_tokens(event, CallIds(key.job)))) {
+      if (job.num_ids == 0 && cached > 0 && cached <= std::numeric_limits<std::int32_t>::max())
+        frame.cached_tokens = static_cast<std::uint32_t>(cached);
       job.num_ids += frame.ids.size();
       send_(std::move(frame), key);
     }

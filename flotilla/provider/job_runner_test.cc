@@ -95,6 +95,19 @@ class JobRunnerTest : public ::testing::Test {
   std::shared_ptr<JobRunner> runner_;
 };
 
+// The reservation of a job bounds it, also where the context is longer.
+TEST_F(JobRunnerTest, TheLimitOfStartBoundsTheAnswer) {
+  for (const std::string_view more : {"", R"(, "max_tokens": 1000)"}) {
+    const AttemptKey key = run("endless", more, {.max_tokens = 7});
+    const auto end = inbox_.take<protocol::Finish>(key.job);
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->reason, WireFinishReason::kLength);
+    EXPECT_EQ(end->num_ids, 7u);
+  }
+  const AttemptKey less = run("endless", R"(, "max_tokens": 3)", {.max_tokens = 7});
+  EXPECT_EQ(inbox_.take<protocol::Finish>(less.job)->num_ids, 3u);
+}
+
 // Remembers the jobs that it is given.
 class RecordingEngine final : public engine::TextEngine {
  public:

@@ -65,6 +65,9 @@ class ChatStream {
   virtual ~ChatStream() = default;
   // Idempotent; also when everything has finished.
   virtual void cancel() = 0;
+  // The client was handed the whole answer: every choice has finished, and it does not hear of an
+  // error. What was not streamed counts from here on.
+  virtual void taken() {}
   // After an event callback returned false: the reader has room again. May come from another thread
   // while that callback is still returning; it must not be lost then.
   virtual void resume() = 0;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxInbox =
     256;  // events that wait for the lane before the backend is asked to pause
+constexpr std::string_view kTaken = "ok";
 constexpr unsigned kClientClosed = 499;  // in the log only; nobody is there to read it
 
 }  // namespace
@@ -234,7 +235,7 @@ void ChatSession::complete(std::string& frames) {
   } else {
     send(json_reply(200, std::move(frames)));
   }
-  close(200, "ok");
+  close(200, kTaken);
 }
 
 void ChatSession::send(net::HttpResponse response) {
@@ -270,9 +271,8 @@ void ChatSession::client_left() {
 void ChatSession::close(unsigned status, std::string_view outcome) {
   done_ = true;
   lane_->cancel_timer();
-  if (num_finished_ < choices_.size()) {
-    for (const auto& stream : streams_) stream->cancel();
-  }
+  const bool taken = num_finished_ == choices_.size() && outcome == kTaken;
+  for (const auto& stream : streams_) taken ? stream->taken() : stream->cancel();
   streams_.clear();
   const api::Usage usage = total_usage();
   const auto elapsed =

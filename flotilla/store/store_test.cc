@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "flotilla/store/backends.inc"
+#include "flotilla/store/claim.h"
 #include "flotilla/store/database.h"
 #include "flotilla/store/migrations.h"
 #include "flotilla/store/testing.h"
@@ -127,6 +128,64 @@ TEST_P(AnyDatabase, IsSharedBetweenSessionsAndAFileIsPrivate) {
   ASSERT_TRUE(insert(first, 1, "a").ok());
   EXPECT_EQ(open().query("SELECT name FROM things")->at(0).text(0), "a");
   EXPECT_EQ(first.is_shared(), !place.is_file());
+}
+
+TEST_P(AnyDatabase, IsClaimedByOneAtATimeAndTheOthersAreToldByWhom) {
+  using namespace std::chrono_literals;
+  const Database database = open();
+  {
+    auto first = Claim::take(place.path(), "one host-a 17", 0ms);
+    ASSERT_TRUE(first.ok()) << to_string(first.error());
+    EXPECT_TRUE(first->keep().ok());
+    const auto second = Claim::take(place.path(), "two host-b 18", 150ms);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(second.error().message, HasSubstr("in use by another coordinator: one host-a 17"));
+    // A process that dies gives it up.
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::execl("/bin/true", "true", nullptr);
+      ::_exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_FALSE(Claim::take(place.path(), "three", 0ms).ok()) << "a child had it";
+  }
+  EXPECT_TRUE(Claim::take(place.path(), "four", 1s).ok());
+}
+
+TEST(Claim, AFileThatCannotBeLockedIsNamed) {
+  const auto claim = Claim::take("/nonexistent/x.db", "me", std::chrono::milliseconds(0));
+  ASSERT_FALSE(claim.ok());
+  EXPECT_THAT(claim.error().message, HasSubstr("/nonexistent/x.db"));
+}
+
+// Its session is cut: whoever is quicker has it from then on.
+TEST(Claim, ALostSessionLosesItAndTakesItAgain) {
+  const char* url = std::getenv("FLOTILLA_TEST_POSTGRES");
+  if (url == nullptr || *url == 0) GTEST_SKIP() << "no PostgreSQL";
+  using namespace std::chrono_literals;
+  auto admin = Database::open(url);
+  auto first = Claim::take(url, "one host-a 17", 0ms);
+  ASSERT_TRUE(admin.ok() && first.ok());
+  const auto cut = [&] {
+    EXPECT_TRUE(admin
+                    ->query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                            "WHERE application_name = 'one host-a 17'")
+                    .ok());
+  };
+  cut();
+  (void)first->keep();  // finds out
+  EXPECT_TRUE(first->keep().ok());
+  EXPECT_FALSE(Claim::take(url, "two", 0ms).ok());
+  cut();
+  auto second = Claim::take(url, "two host-b 18", 2s);
+  ASSERT_TRUE(second.ok()) << to_string(second.error());
+  (void)first->keep();
+  const Status lost = first->keep();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(lost.error().message, HasSubstr("two host-b 18"));
 }
 
 // Locks of files belong to processes: what one session closes must not free those of another.

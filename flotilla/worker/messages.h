@@ -181,8 +181,8 @@ void fields(V& v, TokenLogprob& m) {
 }
 template <class V>
 void fields(V& v, TokenEvent& m) {
-  auto& [request, first_index, ids, deltas, logprobs, finish] = m;
-  v(request, first_index, ids, deltas, logprobs, finish);
+  auto& [request, first_index, ids, deltas, logprobs, finish, cached] = m;
+  v(request, first_index, ids, deltas, logprobs, finish, cached);
 }
 template <class V>
 void fields(V& v, ChatJob& m) {

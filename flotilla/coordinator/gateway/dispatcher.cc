@@ -32,6 +32,7 @@ void Dispatcher::submit(Admission admission) {
   fresh.is_free = admission.is_free;
   fresh.ask = std::move(admission.ask);
   fresh.admitted = clock_.now();
+  fresh.handed.resize(admission.num_choices);
   Request& request = table_.add_request(std::move(fresh));
   if (registry_.model(request.model) != nullptr) warm_.note_demand(request.model);
   std::vector<JobId> jobs;
@@ -67,6 +68,7 @@ void Dispatcher::cancel(RequestId id) {
     }
     settle(*job, "cancelled");
   }
+  release_kept(*request, Ending::kLeft);
   const std::string model = request->model;
   table_.erase_request(id);
   pump(model);

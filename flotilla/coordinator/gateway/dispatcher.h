@@ -51,6 +51,9 @@ class Dispatcher {
   void submit(Admission admission);
   void cancel(RequestId id);
   void resume(RequestId id);
+  // The client was handed all of an answer that is not streamed. Without it nothing of it is paid
+  // for.
+  void taken(RequestId id);
 
   // Nodes. A node that joins again replaces its old connection. Calls from a link that is not the
   // node's current one are ignored.
@@ -110,6 +113,7 @@ class Dispatcher {
   void on_refuse(Job& job, const protocol::Refuse& refuse);
   void on_hedge_refused(Job& job, const protocol::Refuse& refuse);
   void on_tokens(Job& job, protocol::Tokens tokens);
+  void end_at_limit(Job& job);
   void on_finish(Job& job, const protocol::Finish& finish);
   void learn(const Job& job, const protocol::Finish& finish);
   void on_cancel_ack(const JobId& job, std::uint32_t attempt);
@@ -166,6 +170,9 @@ class Dispatcher {
   void start_leased(Job& job, const protocol::Lease& lease);
   void note_served(Job& job, std::uint64_t num_tokens);
   void pay(const Job& job, std::string_view outcome);
+  enum class Ending { kWhole, kLeft };  // the client has it all, or left before
+  void release_kept(Request& request, Ending ending);
+  void mark_delivered(Clock::Instant now);
   void ask_about_earlier_jobs(ProviderRecord& provider, const protocol::Register& message);
 
   // Loads (dispatcher_loads.cc).
@@ -177,6 +184,7 @@ class Dispatcher {
   void emit(Job& job, serving::ChatEvent event, bool has_content);
   void commit(Job& job);
   void deliver(Request& request, serving::ChatEvent event);
+  static bool hand_over(Request& request, serving::ChatEvent event);
   void set_flow(Request& request, bool paused);
   void overflow(Request& request);
   void erase_if_done(RequestId id);

@@ -58,10 +58,17 @@ void Dispatcher::deliver(Request& request, serving::ChatEvent event) {
     request.pending.push_back(std::move(event));
     return;
   }
-  if (!request.sink(std::move(event))) {
+  if (!hand_over(request, std::move(event))) {
     request.paused = true;
     set_flow(request, true);
   }
+}
+
+bool Dispatcher::hand_over(Request& request, serving::ChatEvent event) {
+  Handed& handed = request.handed.at(static_cast<std::size_t>(event.choice));
+  handed.any = handed.any || !event.ids.empty() || !event.deltas.empty();
+  handed.tokens += event.ids.size();
+  return request.sink(std::move(event));
 }
 
 void Dispatcher::set_flow(Request& request, bool paused) {
@@ -95,18 +102,23 @@ void Dispatcher::resume(RequestId id) {
     serving::ChatEvent event = std::move(request->pending.front());
     request->pending.pop_front();
     request->pending_bytes -= size_of(event);
-    if (!request->sink(std::move(event))) {
+    if (!hand_over(*request, std::move(event))) {
       request->paused = true;
-      return;  // the nodes are still told to wait
+      if (!request->pending.empty()) return;  // the nodes are still told to wait
     }
   }
+  if (request->stream) release_kept(*request, Ending::kWhole);
+  if (request->paused) return;
   set_flow(*request, false);
   erase_if_done(id);
 }
 
 void Dispatcher::erase_if_done(RequestId id) {
   const Request* request = table_.request(id);
-  if (request == nullptr || !request->jobs.empty() || !request->pending.empty()) return;
+  if (request == nullptr || !request->jobs.empty() || !request->pending.empty() ||
+      !request->kept.empty()) {
+    return;
+  }
   table_.erase_request(id);
 }
 
@@ -120,6 +132,7 @@ void Dispatcher::tick() {
   check_nodes(now);
   check_signs(now);
   check_jobs(now);
+  mark_delivered(now);
   plan_loads(now);
   for (const CancelledAttempt& overdue : table_.take_overdue(now, limits_.cancel_ack_timeout)) {
     metrics_.cancel_unanswered();

@@ -239,6 +239,8 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
     pump(model);
     return;
   }
+  if (job.max_output > 0 && job.ids.size() >= job.max_output && !tokens.ids.empty())
+    return end_at_limit(job);
   job.last_progress = clock_.now();
   ++job.num_frames;
   if (!tokens.ids.empty()) {
@@ -250,6 +252,10 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   }
   metrics_.tokens_relayed(tokens.ids.size());
   note_served(job, tokens.ids.size());
+  if (job.num_resumed == 0 && tokens.cached_tokens > 0) {
+    job.cached_tokens =
+        std::min<std::int64_t>(tokens.cached_tokens, static_cast<std::int64_t>(job.prompt_tokens));
+  }
   job.ids.insert(job.ids.end(), tokens.ids.begin(), tokens.ids.end());
   serving::ChatEvent event;
   event.choice = static_cast<int>(job.choice);
@@ -266,6 +272,20 @@ void Dispatcher::on_tokens(Job& job, protocol::Tokens tokens) {
   for (protocol::TokenLogprob& entry : tokens.logprobs)
     event.logprobs.push_back(to_event(std::move(entry)));
   emit(job, std::move(event), has_content);
+}
+
+// A node that does not know the limit goes on; what it computes beyond is not paid for.
+void Dispatcher::end_at_limit(Job& job) {
+  const std::string model = table_.request(job.request)->model;
+  serving::ChatFinish done;
+  done.reason = serving::ChatFinish::Reason::kLength;
+  done.usage.prompt_tokens = static_cast<std::int64_t>(job.prompt_tokens);
+  done.usage.completion_tokens = static_cast<std::int64_t>(job.ids.size());
+  done.usage.cached_tokens = job.cached_tokens;
+  end_attempt(job, End::kCancel, "finished");
+  finish_job(job, std::move(done));
+  pump(model);
+  update_gauges();
 }
 
 void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
@@ -298,9 +318,11 @@ void Dispatcher::on_finish(Job& job, const protocol::Finish& finish) {
     done.reason = finish.reason == protocol::WireFinishReason::kLength ? Reason::kLength
                   : has_calls                                          ? Reason::kToolCalls
                                                                        : Reason::kStop;
+    // The second node of an answer computes anew what the first one had in its cache.
+    if (job.num_resumed == 0) job.cached_tokens = finish.usage.cached_tokens;
     done.usage = to_event(finish.usage);
+    done.usage.cached_tokens = job.cached_tokens;
     done.matched_stop = finish.matched_stop;
-    job.cached_tokens = finish.usage.cached_tokens;
     note_served(job, 0);
     machines_.success(job.provider->id);
     learn(job, finish);

@@ -6,10 +6,13 @@
 #include "flotilla/protocol/identity.h"
 
 namespace flotilla::coordinator {
+namespace {
+constexpr std::chrono::milliseconds kMarkEvery{1'000};
+}
 
 // The lease says how long the prompt is and how much the node will generate at most, so what is
-// held is the true worst case. A node of the payer's own needs nothing, until another one takes
-// over.
+// held is the true worst case; no other node generates more (Start says so). A node of the payer's
+// own needs nothing, until another one takes over.
 bool Dispatcher::wait_for_money(Job& job, const protocol::Lease& lease) {
   const Request& request = *table_.request(job.request);
   if (till_ == nullptr || job.funded || request.is_free ||
@@ -19,7 +22,6 @@ bool Dispatcher::wait_for_money(Job& job, const protocol::Lease& lease) {
   job.waiting = lease;
   if (std::exchange(job.asked_to_hold, true)) return true;
   const auto prompt = static_cast<std::int64_t>(job.prompt_tokens);
-  const std::int64_t context = job.provider->slots.at(request.model).offer.context_length;
   ReserveOrder order;
   order.job = job.id;
   order.account = request.account;
@@ -27,9 +29,7 @@ bool Dispatcher::wait_for_money(Job& job, const protocol::Lease& lease) {
   order.model = request.model;
   order.streamed = request.stream;
   order.prompt_tokens = job.choice == 0 ? prompt : 0;  // the choices share it
-  order.max_output_tokens = lease.granted_tokens > 0
-                                ? static_cast<std::int64_t>(lease.granted_tokens)
-                                : std::max<std::int64_t>(0, context - prompt);
+  order.max_output_tokens = static_cast<std::int64_t>(job.max_output);
   for (const auto& [node, count] : job.served) {
     if (count > 0) order.nodes.push_back(node);
   }
@@ -105,7 +105,7 @@ void Dispatcher::note_served(Job& job, std::uint64_t num_tokens) {
 // What the client has seen is paid for, whichever nodes it came from: each token once. What it has
 // not seen is not.
 void Dispatcher::pay(const Job& job, std::string_view outcome) {
-  const Request& request = *table_.request(job.request);
+  Request& request = *table_.request(job.request);
   if (till_ == nullptr || request.is_free) return;
   EndedJob ended{.job = job.id,
                  .account = request.account,
@@ -123,7 +123,50 @@ void Dispatcher::pay(const Job& job, std::string_view outcome) {
     }
     ended.tokens.output = static_cast<std::int64_t>(job.ids.size());
   }
-  till_->end(std::move(ended));
+  // An answer that is not streamed is handed over when its last choice is there, or not at all.
+  if (job.committed && (request.paused || !request.stream)) {
+    request.kept.push_back({job.choice, std::move(ended)});
+  } else {
+    till_->end(std::move(ended));
+  }
+}
+
+void Dispatcher::release_kept(Request& request, Ending ending) {
+  for (auto& [choice, ended] : std::exchange(request.kept, {})) {
+    if (ending == Ending::kLeft) {
+      const Handed& handed = request.handed.at(choice);
+      ended.delivered = request.stream && handed.any;
+      ended.tokens.output = std::min(ended.tokens.output, static_cast<std::int64_t>(handed.tokens));
+      if (!ended.delivered) ended.tokens = {};
+    }
+    till_->end(std::move(ended));
+  }
+}
+
+void Dispatcher::taken(RequestId id) {
+  Request* request = table_.request(id);
+  if (request == nullptr) return;
+  if (!request->stream && request->jobs.empty()) release_kept(*request, Ending::kWhole);
+  erase_if_done(id);
+  update_gauges();
+}
+
+// How far streams have come, for the case that this process dies. With many of them less often:
+// each mark is a row that is written.
+void Dispatcher::mark_delivered(Clock::Instant now) {
+  if (till_ == nullptr) return;
+  const auto every =
+      std::max<std::chrono::milliseconds>(kMarkEvery, std::chrono::milliseconds(table_.num_jobs()));
+  for (auto& [id, job] : table_.jobs()) {
+    if (!job.committed || !job.reservation.held() || now - job.marked_at < every) continue;
+    const Request& request = *table_.request(job.request);
+    const std::uint64_t handed = request.handed.at(job.choice).tokens;
+    if (!request.stream || handed == job.num_marked) continue;
+    job.num_marked = handed;
+    job.marked_at = now;
+    till_->delivered(id, {static_cast<std::int64_t>(job.prompt_tokens), job.cached_tokens,
+                          static_cast<std::int64_t>(handed)});
+  }
 }
 
 void Dispatcher::ask_about_earlier_jobs(ProviderRecord& provider,

@@ -20,6 +20,7 @@ struct FakeTill final : Till {
     answers.push_back(std::move(done));
   }
   void continued_on(const JobId&, const ProviderId& node) override { moved.push_back(node.value); }
+  void delivered(const JobId& job, const TokenCounts& so_far) override { marks[job] = so_far; }
   void end(EndedJob job) override { ended.push_back(std::move(job)); }
   void say_yes(std::size_t i = 0) { answers.at(i)(Reservation{1, 100}); }
   void say_no(std::size_t i = 0) {
@@ -31,6 +32,7 @@ struct FakeTill final : Till {
   std::vector<ReserveOrder> asked;
   std::vector<std::function<void(Result<Reservation>)>> answers;
   std::vector<EndedJob> ended;
+  std::unordered_map<JobId, TokenCounts> marks;
   std::vector<std::string> moved;
 };
 
@@ -246,9 +248,150 @@ TEST_F(MoneyFleet, ChoicesShareThePrompt) {
     tokens(*node, asked, 0, "x");
     finish(*node, asked, 1);
   }
+  EXPECT_TRUE(till.ended.empty()) << "the client has nothing yet";
+  dispatcher.taken(client->id);
   ASSERT_EQ(till.ended.size(), 2u);
+  EXPECT_TRUE(till.ended[0].delivered && till.ended[1].delivered);
   EXPECT_EQ(till.asked[0].prompt_tokens + till.asked[1].prompt_tokens, 5);
   EXPECT_EQ(till.ended[0].tokens.prompt + till.ended[1].tokens.prompt, 5);
+}
+
+// One choice fails, the client gets an error: nothing of the others reaches it.
+TEST_F(MoneyFleet, AnAnswerThatFailsInOnePartIsNotPaidForInTheOthers) {
+  const auto node = join("a");
+  const auto client = ask_paid(false, 2);
+  const auto first = lease(*node, 0), second = lease(*node, 1);
+  till.say_yes(0);
+  till.say_yes(1);
+  tokens(*node, first, 0, "x");
+  finish(*node, first, 1);
+  fail(*node, second, {ErrorCode::kInvalidArgument, "no"});
+  dispatcher.cancel(client->id);  // as a session does when it has told its client
+  ASSERT_EQ(till.ended.size(), 2u);
+  for (const EndedJob& ended : till.ended) {
+    EXPECT_TRUE(ended.reservation.held());
+    EXPECT_FALSE(ended.delivered) << ended.outcome;
+    EXPECT_EQ(ended.tokens, TokenCounts{});
+  }
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, AWholeAnswerThatNobodyTakesIsNotPaidFor) {
+  const auto node = join("a");
+  const auto client = ask_paid(false);
+  const auto asked = lease(*node);
+  till.say_yes();
+  tokens(*node, asked, 0, "x");
+  finish(*node, asked, 1);
+  EXPECT_EQ(dispatcher.table().num_requests(), 1u);
+  dispatcher.cancel(client->id);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_FALSE(till.ended[0].delivered);
+  expect_idle();
+}
+
+// It ended on the node while its reader had stopped to read.
+TEST_F(MoneyFleet, OfAStreamOnlyWhatWasHandedOverIsPaidFor) {
+  for (const bool reads_on : {false, true}) {
+    const auto node = join("a");
+    const auto client = ask_paid();
+    const auto asked = lease(*node);
+    till.say_yes(till.asked.size() - 1);
+    tokens(*node, asked, 0, "a");
+    client->takes_more = false;
+    tokens(*node, asked, 1, "b");  // taken, but no more
+    tokens(*node, asked, 2, "c");
+    finish(*node, asked, 3);
+    const std::size_t before = till.ended.size();
+    if (reads_on) {
+      client->takes_more = true;
+      dispatcher.resume(client->id);
+      EXPECT_EQ(client->text(), "abc");
+    }
+    dispatcher.cancel(client->id);
+    ASSERT_EQ(till.ended.size(), before + 1);
+    EXPECT_TRUE(till.ended.back().delivered);
+    EXPECT_EQ(till.ended.back().tokens, (TokenCounts{5, 0, reads_on ? 3 : 2}));
+    lose(*node);
+  }
+  expect_idle();
+}
+
+TEST_F(MoneyFleet, HowFarAStreamHasComeIsMarkedNowAndThen) {
+  const auto node = join("a");
+  const auto client = ask_paid(), whole = ask_paid(false);
+  const auto asked = lease(*node), other = lease(*node, 1);
+  till.say_yes(0);
+  till.say_yes(1);
+  wait(std::chrono::milliseconds(1'000));
+  EXPECT_TRUE(till.marks.empty());
+  tokens(*node, asked, 0, "a");
+  tokens(*node, other, 0, "a");
+  wait(std::chrono::milliseconds(100));
+  ASSERT_EQ(till.marks.size(), 1u);
+  EXPECT_EQ(till.marks[asked.job], (TokenCounts{5, 0, 1}));
+  client->takes_more = false;
+  tokens(*node, asked, 1, "b");
+  tokens(*node, asked, 2, "c");  // waits here
+  wait(std::chrono::milliseconds(500));
+  EXPECT_EQ(till.marks[asked.job].output, 1) << "it is a row that is written";
+  wait(std::chrono::milliseconds(500));
+  EXPECT_EQ(till.marks[asked.job].output, 2);
+}
+
+// The next node has a longer context.
+TEST_F(MoneyFleet, WhatIsHeldBoundsTheAnswerOnEveryNode) {
+  protocol::Register small, large;
+  small.models = large.models = {offer("m", 4)};
+  small.models[0].context_length = 8;
+  large.models[0].context_length = 100'000;
+  const auto first = join("a", small);
+  const auto client = ask_paid();
+  const auto before = lease(*first);
+  EXPECT_EQ(till.asked.at(0).max_output_tokens, 3);
+  till.say_yes();
+  EXPECT_EQ(first->all<protocol::Start>().at(0).max_tokens, 3u);
+  tokens(*first, before, 0, "a");
+  const auto second = join("b", large);
+  lose(*first);
+  const auto after = lease(*second);
+  EXPECT_EQ(second->all<protocol::Start>().at(0).max_tokens, 3u);
+  tokens(*second, after, 1, "b");
+  tokens(*second, after, 2, "c");
+  tokens(*second, after, 3, "d");  // a node that does not know the limit
+  EXPECT_EQ(client->text(), "abc");
+  ASSERT_EQ(client->finishes().size(), 1u);
+  EXPECT_EQ(client->finishes()[0].reason, serving::ChatFinish::Reason::kLength);
+  EXPECT_EQ(second->all<protocol::Cancel>().size(), 1u);
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 3}));
+}
+
+// The second node has to compute what the first one had in its cache.
+TEST_F(MoneyFleet, ALostStreamPaysForItsPromptAsIfNothingHadHappened) {
+  const auto first = join("a");
+  const auto client = ask_paid();
+  const auto before = lease(*first);
+  till.say_yes();
+  protocol::Tokens frame;
+  frame.ids = {0};
+  frame.deltas = {{protocol::TextChannel::kContent, "a"}};
+  frame.cached_tokens = 4;
+  say(*first, before, frame);
+  const auto second = join("b");
+  lose(*first);
+  const auto after = lease(*second);
+  tokens(*second, after, 1, "b");
+  finish(*second, after, 1);  // says 0
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 4, 2}));
+  EXPECT_EQ(client->finishes().at(0).usage.cached_tokens, 4);
+  const auto gone = ask_paid();
+  const auto asked = lease(*second, 1);
+  till.say_yes(1);
+  say(*second, asked, frame);
+  dispatcher.cancel(gone->id);
+  EXPECT_EQ(till.ended.at(1).tokens, (TokenCounts{5, 4, 1})) << "a client that leaves too";
 }
 
 TEST_F(MoneyFleet, OnesOwnNodeNeedsNoMoneyUntilAnotherTakesOver) {

@@ -49,10 +49,22 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
     }
     begin_anew(job);
   }
-  if (!job.begun()) job.prompt_tokens = lease.prompt_tokens;
+  if (!job.begun()) {
+    job.prompt_tokens = lease.prompt_tokens;
+    job.cached_tokens = 0;
+    // What was held bounds it for good, and where it began bounds what continues it.
+    if (!job.funded && !job.asked_to_hold) {
+      const auto context =
+          static_cast<std::uint64_t>(std::max<std::int64_t>(0, offer.context_length));
+      job.max_output = lease.granted_tokens > 0        ? lease.granted_tokens
+                       : context > lease.prompt_tokens ? context - lease.prompt_tokens
+                                                       : 0;
+    }
+  }
   if (wait_for_money(job, lease)) return true;
   note_node(job);
   protocol::Start start;
+  start.max_tokens = job.max_output;
   job.num_resumed = job.ids.size();
   if (job.begun()) {
     start.resume_ids = job.ids;

@@ -23,6 +23,10 @@ class GatewayStream final : public serving::ChatStream {
     if (cancelled_.exchange(true)) return;
     core_([&dispatcher = dispatcher_, id = id_] { dispatcher.cancel(id); });
   }
+  void taken() override {
+    if (cancelled_.exchange(true)) return;
+    core_([&dispatcher = dispatcher_, id = id_] { dispatcher.taken(id); });
+  }
   void resume() override {
     core_([&dispatcher = dispatcher_, id = id_] { dispatcher.resume(id); });
   }

@@ -13,6 +13,7 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/base/ids.h"
+#include "flotilla/coordinator/gateway/till.h"
 #include "flotilla/coordinator/money/job_money.h"
 #include "flotilla/coordinator/registry/provider_record.h"
 #include "flotilla/coordinator/routing/router.h"
@@ -84,7 +85,10 @@ struct Job {
   Clock::Instant asked_at{};               // for the money
   std::vector<ProviderId> known_nodes;     // what the till knows of where the job was
   Reservation reservation;
-  std::int64_t cached_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, on the node where the answer began
+  std::uint64_t max_output = 0;    // tokens that it may have on whichever node; 0: not known
+  std::uint64_t num_marked = 0;    // tokens that the till knows to be delivered
+  Clock::Instant marked_at{};
   std::vector<std::pair<ProviderId, std::uint64_t>>
       served;  // tokens by node, since the answer began
 
@@ -98,6 +102,12 @@ struct Job {
 // So much weighs an attempt that failed by itself; a node that was lost with many jobs weighs less
 // for each.
 inline constexpr std::uint32_t kStrike = 4;
+
+// What a client was handed of one choice.
+struct Handed {
+  bool any = false;
+  std::uint64_t tokens = 0;
+};
 
 struct Request {
   RequestId id;
@@ -117,6 +127,15 @@ struct Request {
   bool paused = false;                     // the client reads slowly
   std::deque<serving::ChatEvent> pending;  // while paused
   std::size_t pending_bytes = 0;
+
+  std::vector<Handed> handed;  // by choice
+  // Ended, but the client may still not get them: the answer is not streamed and not whole yet, or
+  // the end of it is pending.
+  struct Kept {
+    std::uint32_t choice = 0;
+    EndedJob job;
+  };
+  std::vector<Kept> kept;
 };
 
 // Attempts that were cancelled: they hold their slot until the node acknowledges.

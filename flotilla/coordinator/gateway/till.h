@@ -38,6 +38,8 @@ class Till {
   virtual void hold(ReserveOrder order, std::function<void(Result<Reservation>)> done) = 0;
   // A job whose money is held goes on at a node that it was not held for.
   virtual void continued_on(const JobId& job, const ProviderId& node) = 0;
+  // So much of a stream that goes on has been handed to its client.
+  virtual void delivered(const JobId& job, const TokenCounts& so_far) = 0;
   // Every job, once.
   virtual void end(EndedJob job) = 0;
 };

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <unordered_map>
 
 #include "flotilla/base/text.h"
 #include "flotilla/coordinator/money/server_state.h"
@@ -41,9 +42,10 @@ JobId job_id_from_hex(const std::string& text) {
 }
 
 Result<std::vector<OpenJob>> read_open_jobs(store::Database& database) {
-  FLOTILLA_TRY(const auto rows,
-               database.query("SELECT id, account, api_key, model, price, reserved, prompt_tokens, "
-                              "streamed, nodes FROM jobs WHERE state = 0"));
+  FLOTILLA_TRY(
+      const auto rows,
+      database.query("SELECT id, account, api_key, model, price, reserved, prompt_tokens, "
+                     "streamed, nodes, cached_tokens, delivered FROM jobs WHERE state = 0"));
   std::vector<OpenJob> jobs;
   for (const store::Row& row : rows) {
     OpenJob job;
@@ -54,6 +56,8 @@ Result<std::vector<OpenJob>> read_open_jobs(store::Database& database) {
     job.order.reservation = {row.integer(4), row.integer(5)};
     job.order.tokens.prompt = row.integer(6);
     job.streamed = row.integer(7) != 0;
+    job.order.tokens.cached = row.integer(9);
+    job.delivered = row.integer(10);
     std::istringstream nodes(row.text(8));
     for (std::string node; nodes >> node;) job.nodes.push_back(ProviderId{node});
     jobs.push_back(std::move(job));
@@ -69,6 +73,8 @@ struct Bank::Impl {
       : database(std::move(db)), clock(c), options(o), on_view(std::move(on)) {}
 
   Status begin_run();
+  // With the check that no other server writes: two would settle each other's jobs.
+  Status own_transaction(const std::function<Status()>& body);
   Status look_around(bool in_transaction);
   void loop();
   // True when it is written.
@@ -76,7 +82,7 @@ struct Bank::Impl {
   void write_all(std::vector<Asked> asked, std::vector<SettleOrder> settled);
   void chores();
   void flush_usage();
-  void write_moves();
+  void write_notes();
   void keep_for_later(std::vector<SettleOrder> settled);
 
   store::Database database;  // the rest on the bank's thread
@@ -88,12 +94,14 @@ struct Bank::Impl {
   Clock::Instant looked{}, flushed{}, lived{}, retired{};
   bool more_to_retire = false;
   bool is_failing = false;  // for the log
+  bool is_superseded = false;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
   std::vector<Asked> asking;                                 // guarded by mutex
   std::vector<SettleOrder> settling;                         // guarded by mutex
   std::vector<std::pair<JobId, ProviderId>> moves;           // guarded by mutex
+  std::unordered_map<JobId, TokenCounts> marks;              // guarded by mutex
   std::map<UsageKey, UsageCounts> usage;                     // guarded by mutex
   std::vector<std::function<void(store::Database&)>> tasks;  // guarded by mutex
   std::shared_ptr<const MoneyView> current;                  // guarded by mutex
@@ -120,6 +128,22 @@ Status Bank::Impl::begin_run() {
   return ok_status();
 }
 
+Status Bank::Impl::own_transaction(const std::function<Status()>& body) {
+  bool other = false;
+  const Status done = database.transaction([&]() -> Status {
+    FLOTILLA_TRY(const ServerState state, read_server_state(database));
+    other = state.run != run;
+    if (!other) return body();
+    return Error{ErrorCode::kUnavailable,
+                 "another coordinator has taken over the database of the accounts"};
+  });
+  if (other && !std::exchange(is_superseded, true)) {
+    log::error("database_taken_over", {{"run", run}});
+    if (options.on_superseded) options.on_superseded();
+  }
+  return done;
+}
+
 // What a command or another thread has changed. The counter is read with the rest, so that nothing
 // is missed.
 Status Bank::Impl::look_around(bool in_transaction) {
@@ -142,7 +166,7 @@ Status Bank::Impl::look_around(bool in_transaction) {
 }
 
 bool Bank::Impl::write(std::vector<Asked>& asked, std::vector<SettleOrder>& settled, Error* why) {
-  const Status written = database.transaction([&]() -> Status {
+  const Status written = own_transaction([&]() -> Status {
     FLOTILLA_TRY_STATUS(look_around(true));  // the prices in force at this moment
     JobMoney money(database, current->prices, run, options.fee_basis_points, clock.unix_seconds());
     for (const SettleOrder& order : settled) FLOTILLA_TRY_STATUS(money.settle(order));
@@ -214,7 +238,7 @@ void Bank::Impl::flush_usage() {
     counted.swap(usage);
   }
   if (counted.empty()) return;
-  const Status written = database.transaction([&] { return add_usage(database, counted); });
+  const Status written = own_transaction([&] { return add_usage(database, counted); });
   if (written.ok()) return;
   if (!std::exchange(is_failing, true))
     log::error("usage_not_written", {{"reason", written.error().message}});
@@ -222,18 +246,27 @@ void Bank::Impl::flush_usage() {
   for (const auto& [key, counts] : counted) usage[key].add(counts);
 }
 
-void Bank::Impl::write_moves() {
+// What open rows are to tell after a crash: where the job went, and how much its client has.
+void Bank::Impl::write_notes() {
   std::vector<std::pair<JobId, ProviderId>> moved;
+  std::unordered_map<JobId, TokenCounts> marked;
   {
     std::lock_guard lock(mutex);
     moved.swap(moves);
+    marked.swap(marks);
   }
-  if (moved.empty()) return;
-  const Status written = database.transaction([&]() -> Status {
+  if (moved.empty() && marked.empty()) return;
+  const Status written = own_transaction([&]() -> Status {
     for (const auto& [job, node] : moved) {
       auto done = database.execute(
           "UPDATE jobs SET nodes = nodes || ' ' || :p1 WHERE id = :p2 AND state = 0",
           {node.value, protocol::to_hex(job)});
+      if (!done.ok()) return std::move(done).error();
+    }
+    for (const auto& [job, tokens] : marked) {
+      auto done = database.execute(
+          "UPDATE jobs SET delivered = :p1, cached_tokens = :p2 WHERE id = :p3 AND state = 0",
+          {tokens.output, tokens.cached, protocol::to_hex(job)});
       if (!done.ok()) return std::move(done).error();
     }
     return ok_status();
@@ -243,11 +276,12 @@ void Bank::Impl::write_moves() {
     return;
   }
   if (!std::exchange(is_failing, true))
-    log::error("jobs_nodes_not_written", {{"reason", written.error().message}});
+    log::error("notes_of_jobs_not_written", {{"reason", written.error().message}});
   if (written.error().code != ErrorCode::kUnavailable) return;
   std::lock_guard lock(mutex);
   moves.insert(moves.begin(), std::make_move_iterator(moved.begin()),
                std::make_move_iterator(moved.end()));
+  marks.merge(marked);  // what is newer stays
 }
 
 void Bank::Impl::chores() {
@@ -264,7 +298,7 @@ void Bank::Impl::chores() {
   }
   if (now - lived >= kSignOfLife) {
     lived = now;
-    (void)database.transaction(
+    (void)own_transaction(
         [&] { return write_server_state(database, "alive", clock.unix_seconds()); });
   }
   if (more_to_retire || retired == Clock::Instant{} || now - retired >= kRetire) {
@@ -307,7 +341,7 @@ void Bank::Impl::loop() {
       num_unanswered -= num_asked;
       answered.notify_all();
     }
-    write_moves();
+    write_notes();
     for (const auto& task : todo) task(database);
     if (!is_closing) {
       chores();
@@ -381,6 +415,11 @@ void Bank::continued_on(const JobId& job, const ProviderId& node) {
     impl_->moves.emplace_back(job, node);
   }
   impl_->wake.notify_one();
+}
+
+void Bank::delivered(const JobId& job, const TokenCounts& so_far) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->marks[job] = so_far;
 }
 
 void Bank::count(const UsageKey& key, const UsageCounts& counts) {

@@ -22,12 +22,16 @@ struct BankOptions {
   std::int64_t recovery_s = 120;      // how long jobs of an earlier run may wait for their nodes
   Retention retention;
   std::size_t max_waiting = 16'384;  // reservations beyond it are refused
+  // Another server has begun a run on the same database: from now on nothing of this one is
+  // written, and reservations are refused. On the bank's thread, once.
+  std::function<void()> on_superseded = {};
 };
 
 // A job that an earlier run of the server left open.
 struct OpenJob {
   SettleOrder order;  // all but what became of it
   bool streamed = false;
+  std::int64_t delivered = 0;          // tokens that its client surely got
   std::vector<ProviderId> nodes = {};  // that it was given to
 };
 
@@ -56,6 +60,9 @@ class Bank {
   void settle(SettleOrder order);
   // The reserved job goes on at that node too: after a crash it is asked as well.
   void continued_on(const JobId& job, const ProviderId& node);
+  // So much of a stream that goes on has reached its client: written within a second, and all that
+  // it is charged for when this process dies.
+  void delivered(const JobId& job, const TokenCounts& so_far);
   // Use that costs nothing: counted within a second, and lost in a crash.
   void count(const UsageKey& key, const UsageCounts& counts);
   // Other changes, each in transactions of its own; false when too many wait.

@@ -152,6 +152,28 @@ TEST_P(BankTest, WhatTheDatabaseDoesNotTakeIsRefusedAndSettlementsWait) {
   EXPECT_EQ(faults(clock.unix_seconds()), "");
 }
 
+// Two servers on one database would settle each other's jobs.
+TEST_P(BankTest, ASecondServerEndsTheWritingOfTheFirst) {
+  price();
+  const Account alice = account("alice", 1'000);
+  const KeyRecord with = key(alice.id);
+  std::promise<void> told;
+  BankOptions options;
+  options.on_superseded = [&] { told.set_value(); };
+  auto first = start(options);
+  const ReserveOrder job = order(alice, with, 90);
+  const auto made = reserve(*first, job);
+  ASSERT_TRUE(made.ok());
+  auto second = start();
+  EXPECT_EQ(reserve(*first, order(alice, with, 1)).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(told.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  first->settle(ended(job, *made, 90));
+  EXPECT_TRUE(reserve(*second, order(alice, with, 1)).ok());
+  EXPECT_EQ(again("alice").balance, 1'000);
+  first.reset();
+  EXPECT_EQ(again("alice").balance, 1'000) << "the second one asks the nodes";
+}
+
 TEST_P(BankTest, ItClosesInTimeWhateverIsLeftToWrite) {
   price();
   auto handle = open_database(place.path(), {.busy_timeout_ms = 20});
@@ -182,10 +204,23 @@ class RecoveryTest : public BankTest {
     with = key(alice.id);
   }
   // A run that makes these reservations and dies.
-  void run_and_crash(const std::vector<ReserveOrder*>& orders) {
+  void run_and_crash(const std::vector<ReserveOrder*>& orders, std::int64_t delivered = 0) {
     auto bank = start();
     for (ReserveOrder* order : orders) ASSERT_TRUE(reserve(*bank, *order).ok());
+    deliver(*bank, orders, delivered);
     crash(bank);
+  }
+  // Until it is written.
+  void deliver(Bank& bank, const std::vector<ReserveOrder*>& orders, std::int64_t tokens) {
+    if (tokens == 0) return;
+    for (const ReserveOrder* order : orders) bank.delivered(order->job, {10, 0, tokens});
+    for (const ReserveOrder* order : orders) {
+      const std::string id = protocol::to_hex(order->job);
+      while (database.query("SELECT delivered FROM jobs WHERE id = :p1", {id})->at(0).integer(0) !=
+             tokens) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    }
   }
   Account alice;
   KeyRecord with;
@@ -193,9 +228,9 @@ class RecoveryTest : public BankTest {
 INSTANTIATE_TEST_SUITE_P(On, RecoveryTest, ::testing::ValuesIn(store::test_backends()),
                          store::backend_name);
 
-TEST_P(RecoveryTest, AJobThatItsNodeFinishedIsSettledAtOnce) {
-  ReserveOrder job = order(alice, with, 90, false);
-  run_and_crash({&job});
+TEST_P(RecoveryTest, AJobThatItsNodeFinishedIsSettledAtOnceAsFarAsItsClientGotIt) {
+  ReserveOrder job = order(alice, with, 90);
+  run_and_crash({&job}, 25);
   auto bank = start();
   Recovery recovery(*bank, clock, std::chrono::seconds(60));
   ASSERT_EQ(recovery.questions(ProviderId{"n"}).size(), 1u);
@@ -205,38 +240,49 @@ TEST_P(RecoveryTest, AJobThatItsNodeFinishedIsSettledAtOnce) {
   recovery.on_report(node, {{report(job.job, 1, 0, 30, true)}});
   EXPECT_TRUE(recovery.done());
   bank.reset();
-  EXPECT_EQ(again("alice").balance, 10'000 - 40);
+  EXPECT_EQ(again("alice").balance, 10'000 - 10 - 25);
   EXPECT_EQ(again("alice").reserved, 0);
   EXPECT_EQ(faults(clock.unix_seconds()), "");
 }
 
-TEST_P(RecoveryTest, WhatWasStreamedIsChargedAsFarAsTheReportsGo) {
-  ReserveOrder streamed = order(alice, with, 90), whole = order(alice, with, 90, false),
-               unknown = order(alice, with, 90);
-  run_and_crash({&streamed, &whole, &unknown});
+// Its client had nothing when the power went, whatever its node did.
+TEST_P(RecoveryTest, WhatWasNotStreamedOrNeverSeenGoesBackAtOnce) {
+  ReserveOrder whole = order(alice, with, 90, false), unseen = order(alice, with, 90);
+  run_and_crash({&whole, &unseen});
+  auto bank = start();
+  const Recovery recovery(*bank, clock, std::chrono::seconds(60));
+  EXPECT_TRUE(recovery.done());
+  EXPECT_TRUE(recovery.questions(ProviderId{"n"}).empty());
+  bank.reset();
+  EXPECT_EQ(again("alice").available(), 10'000);
+  EXPECT_EQ(database.query("SELECT COUNT(*) FROM jobs WHERE state = 2")->at(0).integer(0), 2);
+}
+
+TEST_P(RecoveryTest, WhatWasStreamedIsChargedAsFarAsItWasHandedOverAndIsReported) {
+  ReserveOrder streamed = order(alice, with, 90), unknown = order(alice, with, 90);
+  run_and_crash({&streamed, &unknown}, 30);
   auto bank = start();
   Recovery recovery(*bank, clock, std::chrono::seconds(60));
-  EXPECT_EQ(recovery.num_open(), 3u);
+  EXPECT_EQ(recovery.num_open(), 2u);
   // Two nodes had served the same stream: each token counts once.
   recovery.on_report(ProviderId{"b"}, {{report(streamed.job, 2, 20, 35, false)}});
-  recovery.on_report(ProviderId{"a"},
-                     {{report(streamed.job, 1, 0, 20, false), report(whole.job, 1, 0, 50, false),
-                       report(protocol::random_job_id(), 1, 0, 50, true)}});
+  recovery.on_report(ProviderId{"a"}, {{report(streamed.job, 1, 0, 20, false),
+                                        report(protocol::random_job_id(), 1, 0, 50, true)}});
   recovery.tick();
-  EXPECT_EQ(recovery.num_open(), 3u) << "other nodes may still come back";
+  EXPECT_EQ(recovery.num_open(), 2u) << "other nodes may still come back";
   clock.advance(std::chrono::seconds(60));
   recovery.tick();
   EXPECT_TRUE(recovery.done());
   bank.reset();
-  EXPECT_EQ(again("alice").balance, 10'000 - 45);
+  EXPECT_EQ(again("alice").balance, 10'000 - 10 - 30);
   EXPECT_EQ(again("alice").reserved, 0);
   EXPECT_EQ(faults(clock.unix_seconds()), "");
-  EXPECT_EQ(database.query("SELECT COUNT(*) FROM jobs WHERE state = 2")->at(0).integer(0), 2);
+  EXPECT_EQ(database.query("SELECT COUNT(*) FROM jobs WHERE state = 2")->at(0).integer(0), 1);
 }
 
 TEST_P(RecoveryTest, ARecoveryThatIsCutShortGoesOnInTheNextRun) {
   ReserveOrder job = order(alice, with, 90);
-  run_and_crash({&job});
+  run_and_crash({&job}, 10);
   {
     auto bank = start();
     const Recovery cut_short(*bank, clock, std::chrono::seconds(60));
@@ -253,12 +299,16 @@ TEST_P(RecoveryTest, ARecoveryThatIsCutShortGoesOnInTheNextRun) {
 
 TEST_P(RecoveryTest, ManyJobsAreAskedForInSeveralMessages) {
   std::vector<ReserveOrder> orders;
-  for (int i = 0; i < 1'001; ++i) orders.push_back(order(alice, with, 0));
+  std::vector<ReserveOrder*> all;
+  for (int i = 0; i < 1'001; ++i) orders.push_back(order(alice, with, 1));
+  for (ReserveOrder& one : orders) all.push_back(&one);
   deposit("alice", 100'000, "enough");
   {
     auto bank = start();
     for (const ReserveOrder& one : orders)
       bank->reserve(one, [](Result<Reservation> made) { EXPECT_TRUE(made.ok()); });
+    bank->wait_until_answered();
+    deliver(*bank, all, 1);
     crash(bank);
   }
   auto bank = start();
@@ -275,6 +325,7 @@ TEST_P(RecoveryTest, OnlyNodesThatAJobWasGivenToAreAskedAndBelieved) {
     auto bank = start();
     ASSERT_TRUE(reserve(*bank, job).ok());
     bank->continued_on(job.job, ProviderId{"b"});
+    deliver(*bank, {&job}, 30);
     crash(bank);
   }
   auto bank = start();
@@ -293,7 +344,7 @@ TEST_P(RecoveryTest, OnlyNodesThatAJobWasGivenToAreAskedAndBelieved) {
 
 TEST_P(RecoveryTest, ReportsBeyondReasonAreNotBelieved) {
   ReserveOrder job = order(alice, with, 90);
-  run_and_crash({&job});
+  run_and_crash({&job}, 30);
   auto bank = start();
   Recovery recovery(*bank, clock, std::chrono::seconds(60));
   const ProviderId node{"n"};

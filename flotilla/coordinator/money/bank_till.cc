@@ -35,6 +35,10 @@ void BankTill::continued_on(const JobId& job, const ProviderId& node) {
   bank_.continued_on(job, node);
 }
 
+void BankTill::delivered(const JobId& job, const TokenCounts& so_far) {
+  bank_.delivered(job, so_far);
+}
+
 void BankTill::end(EndedJob job) {
   if (job.delivered) {
     limits_.note_tokens(job.account, job.key, job.tokens.prompt, job.tokens.output);

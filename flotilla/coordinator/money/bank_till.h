@@ -19,6 +19,7 @@ class BankTill final : public Till {
   bool must_hold(const std::string& model, AccountId payer, const ProviderId& node) const override;
   void hold(ReserveOrder order, std::function<void(Result<Reservation>)> done) override;
   void continued_on(const JobId& job, const ProviderId& node) override;
+  void delivered(const JobId& job, const TokenCounts& so_far) override;
   void end(EndedJob job) override;
 
  private:

@@ -21,8 +21,13 @@ bool was_given(const OpenJob& job, const ProviderId& node) {
 Recovery::Recovery(Bank& bank, const Clock& clock, std::chrono::seconds patience)
     : bank_(bank), clock_(clock), deadline_(clock.now() + patience) {
   for (OpenJob& job : bank.take_open_jobs()) {
-    const JobId id = job.order.job;
-    jobs_[id].job = std::move(job);
+    Open open;
+    open.job = std::move(job);
+    if (open.job.streamed && open.job.delivered > 0) {
+      jobs_.emplace(open.job.order.job, std::move(open));
+    } else {
+      settle(open);
+    }
   }
 }
 
@@ -66,8 +71,6 @@ void Recovery::on_report(const ProviderId& node, const protocol::Recalled& repor
     }
     if (!end.finished) continue;
     open.finished = true;
-    open.tokens.cached = end.cached_tokens;
-    open.tokens.output = static_cast<std::int64_t>(end.end_token);
     settle(open);
     jobs_.erase(at);
   }
@@ -81,24 +84,25 @@ void Recovery::tick() {
 
 void Recovery::settle(Open& open) {
   SettleOrder order = std::move(open.job.order);
+  const auto delivered = static_cast<std::uint64_t>(std::max<std::int64_t>(0, open.job.delivered));
   std::vector<std::pair<ProviderId, std::uint64_t>> served;
   std::uint64_t end = 0;
   for (const Open::Part& part : open.parts) {
-    served.emplace_back(part.node, part.end - part.first);
-    end = std::max(end, part.end);
+    const std::uint64_t last = std::min(part.end, delivered);
+    if (last > part.first) served.emplace_back(part.node, last - part.first);
+    end = std::max(end, last);
   }
-  if (!open.finished) open.tokens.output = static_cast<std::int64_t>(end);
-  open.tokens.prompt = order.tokens.prompt;  // as it was held: 0 where another choice pays for it
-  open.tokens.cached = std::clamp<std::int64_t>(open.tokens.cached, 0, open.tokens.prompt);
-  order.refund = !open.finished && (!open.job.streamed || end == 0);
-  order.tokens = open.tokens;
+  // The prompt as it was held: 0 where another choice pays for it.
+  order.tokens.cached = std::clamp<std::int64_t>(order.tokens.cached, 0, order.tokens.prompt);
+  order.tokens.output = static_cast<std::int64_t>(end);
+  order.refund = !open.job.streamed || end == 0;
   order.served = owners_of(*bank_.view(), served);
   order.outcome = "recovered";
   log::info("job_recovered", {{"job", protocol::to_hex(order.job)},
                               {"finished", open.finished},
                               {"refunded", order.refund},
                               {"nodes", open.parts.size()},
-                              {"tokens", open.tokens.output}});
+                              {"tokens", order.tokens.output}});
   bank_.settle(std::move(order));
 }
 

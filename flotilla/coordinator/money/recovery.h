@@ -1,11 +1,11 @@
 // Jobs that an earlier run of the server left open: settled from what nodes report of them, or
 // refunded.
 //
-// A job that its node finished is settled whole: its client had the end of it before the settlement
-// could be lost. Of the others the server cannot know how much of its last words arrived; nodes
-// know what they sent. What was streamed is charged as far as the longest report goes, once the
-// time to report is over; what was not streamed gave its client nothing and is refunded, and so is
-// what nobody remembers.
+// Charged is what the client surely got: of a stream the tokens that were marked as handed over,
+// and no more than its nodes say that they sent. When a node reports that it finished the job,
+// nothing is left to wait for; else the time to report must be over. What was not streamed gave its
+// client nothing and is refunded at once, and so is what was never marked, or what nobody
+// remembers.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,6 @@ class Recovery {
     };
     OpenJob job;
     std::vector<Part> parts;
-    TokenCounts tokens;
     bool finished = false;
   };
   void settle(Open& open);
