@@ -2,8 +2,8 @@
 import pathlib
 
 HEAD = r'''// clang-format off
-// Written by bench/cuda/generate_wgmma.py. wgmma m64nNk16: bf16 in, float32 accumulators, A from registers, B from
-// shared memory.
+// Written by bench/cuda/generate_wgmma.py. wgmma m64nNk16: bf16 in, float32 accumulators, B from shared memory, A from
+// registers or from shared memory: start_shared() sets d, run_shared() adds.
 #pragma once
 
 #include "flotilla/backend/cuda/device/ptx.cuh"
@@ -27,6 +27,27 @@ struct Wgmma;
 '''
 
 
+SHARED = (64,)  # widths that also exist with A from shared memory
+
+
+def shared(n):
+    r = n // 2
+    regs = ",".join(f"%{i}" for i in range(r))
+    text = ""
+    for name, scale, constraint in (("start_shared", 0, "="), ("run_shared", 1, "+")):
+        outs = ", ".join(f'"{constraint}f"(d[{i}])' for i in range(r))
+        text += f'''  static __device__ __forceinline__ void {name}(float (&d)[{r}], std::uint64_t a, std::uint64_t b) {{
+    asm volatile(
+        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, {scale}, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{{regs}}}, "
+        "%{r}, %{r + 1}, p, 1, 1, 0, 0;\\n}}\\n"
+        : {outs}
+        : "l"(a), "l"(b));
+  }}
+'''
+    return text
+
+
 def one(n):
     r = n // 2
     regs = ",".join(f"%{i}" for i in range(r))
@@ -42,7 +63,7 @@ struct Wgmma<{n}> {{
         : {outs}
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
   }}
-}};
+{shared(n) if n in SHARED else ""}}};
 '''
 
 

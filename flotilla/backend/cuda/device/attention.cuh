@@ -72,6 +72,26 @@ __device__ __forceinline__ void mask_scores(float (&s)[4][4], float scale, int p
   }
 }
 
+// The same where rows g and g + 8 see the whole page.
+__device__ __forceinline__ void scale_scores(float (&s)[4][4], float scale, float& max0,
+                                             float& max1) {
+  max0 = max1 = -INFINITY;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      s[j][e] *= scale, s[j][e + 2] *= scale;
+      max0 = fmaxf(max0, s[j][e]);
+      max1 = fmaxf(max1, s[j][e + 2]);
+    }
+  }
+#pragma unroll
+  for (int d = 1; d < 4; d *= 2) {
+    max0 = fmaxf(max0, __shfl_xor_sync(0xffffffffu, max0, d));
+    max1 = fmaxf(max1, __shfl_xor_sync(0xffffffffu, max1, d));
+  }
+}
+
 // What exponents are relative to: the maximum, or 0 while nothing was seen.
 __device__ __forceinline__ float exponent_base(float max) { return max == -INFINITY ? 0.0f : max; }
 
@@ -130,5 +150,7 @@ __host__ __device__ inline int heads_per_tile(int num_heads, int num_kv_heads) {
 
 cudaError_t launch_attention_decode(const AttentionParams& params, cudaStream_t stream);
 cudaError_t launch_attention_prefill(const AttentionParams& params, cudaStream_t stream);
+// The same for heads of 256 and 512 channels.
+cudaError_t launch_attention_wgmma(const AttentionParams& params, cudaStream_t stream);
 
 }  // namespace flotilla::backend::cuda

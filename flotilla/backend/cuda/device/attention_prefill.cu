@@ -1,5 +1,5 @@
-// Attention of spans of many tokens: tiles of query rows walk over the pages, which pass through
-// shared memory. The arithmetic is that of the decode kernel.
+// Attention of spans of many tokens, for heads of up to 128 channels: tiles of query rows walk over
+// the pages, which pass through shared memory. The arithmetic is that of the decode kernel.
 #include <algorithm>
 
 #include "flotilla/backend/cuda/device/attention.cuh"
@@ -12,17 +12,12 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;
 constexpr int kStages = 2;
 
-// Warps that share 16 query rows: each takes a part of the channels of V, and all compute the
-// scores, because a lane cannot hold 16 x 512 sums.
-template <int kDim>
-constexpr int kSharers = kDim > 256 ? kDim / 256 : 1;
-template <int kDim>
-constexpr int kTileRows = 16 * kWarps / kSharers<kDim>;
+constexpr int kTileRows = 16 * kWarps;
 
 template <int kDim>
 struct PrefillShared {
   static constexpr int kPitch = kDim + 32;  // of query and key rows: no bank conflicts
-  alignas(16) bf16 q[kTileRows<kDim> * kPitch];
+  alignas(16) bf16 q[kTileRows * kPitch];
   alignas(16) bf16 k[kStages][kPageTokens * kPitch];
   alignas(16) bf16 v[kStages][kDim * kPageTokens];
 };
@@ -34,9 +29,9 @@ __global__ __launch_bounds__(kThreads,
   extern __shared__ __align__(16) std::uint8_t raw[];
   auto& shared = *reinterpret_cast<PrefillShared<kDim>*>(raw);
   constexpr int kPitch = PrefillShared<kDim>::kPitch;
-  constexpr int kTiles = kDim / 8 / kSharers<kDim>;  // tiles of 8 channels of a warp
+  constexpr int kTiles = kDim / 8;  // of 8 channels
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t = lane & 3;
-  const int row0 = warp / kSharers<kDim> * 16, tile0 = warp % kSharers<kDim> * kTiles;
+  const int row0 = warp * 16;
   const int heads = heads_per_tile(p.num_heads, p.num_kv_heads);
   const int tiles = p.num_heads / heads;
   float4* totals = reinterpret_cast<float4*>(p.totals) +
@@ -68,7 +63,7 @@ __global__ __launch_bounds__(kThreads,
     __syncthreads();  // the previous item is done with shared memory
     load_page(begin, 0);
     const std::size_t token0 = static_cast<std::size_t>(row.first_row) + span.first_token;
-    for (int i = threadIdx.x; i < kTileRows<kDim> * kDim / 8; i += kThreads) {
+    for (int i = threadIdx.x; i < kTileRows * kDim / 8; i += kThreads) {
       const int r = i / (kDim / 8), c = i % (kDim / 8) * 8;
       uint4 v = make_uint4(0, 0, 0, 0);
       if (r < rows.num_rows) {
@@ -115,7 +110,7 @@ __global__ __launch_bounds__(kThreads,
       const float f0 = exp2_fast(m[0] - base0), f1 = exp2_fast(m[1] - base1);
       m[0] = fmaxf(m[0], max0), m[1] = fmaxf(m[1], max1);
       s[0] = fmaf(s[0], f0, sum0), s[1] = fmaf(s[1], f1, sum1);
-      const bf16* values = shared.v[stage] + (tile0 * 8 + g) * kPageTokens + 8 * t;
+      const bf16* values = shared.v[stage] + g * kPageTokens + 8 * t;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const uint4 x = *reinterpret_cast<const uint4*>(values + n * 8 * kPageTokens);
@@ -146,8 +141,8 @@ __global__ __launch_bounds__(kThreads,
     for (int i = 0; i < 2; ++i) {
       const int r = row0 + g + 8 * i;
       if (r >= rows.num_rows) continue;
-      bf16* out = p.out + ((token0 + r / heads) * p.num_heads + first_head + r % heads) * kDim +
-                  tile0 * 8 + 2 * t;
+      bf16* out =
+          p.out + ((token0 + r / heads) * p.num_heads + first_head + r % heads) * kDim + 2 * t;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         *reinterpret_cast<std::uint32_t*>(out + n * 8) =
@@ -177,7 +172,7 @@ int attention_decode_tile(int num_heads, int num_kv_heads) {
   return 16 / heads_per_tile(num_heads, num_kv_heads);
 }
 int attention_prefill_tile(int num_heads, int num_kv_heads, int head_dim) {
-  const int rows = head_dim > 256 ? kTileRows<512> : kTileRows<256>;
+  const int rows = head_dim > 256 ? kTileRows / 2 : kTileRows;
   return rows / heads_per_tile(num_heads, num_kv_heads);
 }
 std::size_t attention_partial_bytes(const AttentionParams& p) {
@@ -199,9 +194,8 @@ cudaError_t launch_attention_prefill(const AttentionParams& p, cudaStream_t stre
     case 128:
       return run<128>(p, stream);
     case 256:
-      return run<256>(p, stream);
     case 512:
-      return run<512>(p, stream);
+      return launch_attention_wgmma(p, stream);
     default:
       return cudaErrorInvalidValue;
   }

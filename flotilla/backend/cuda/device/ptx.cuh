@@ -107,6 +107,13 @@ __device__ __forceinline__ uint2 shared_load8(std::uint32_t at) {
   asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
   return v;
 }
+__device__ __forceinline__ void shared_store8(std::uint32_t at, std::uint32_t x, std::uint32_t y) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(x), "r"(y) : "memory");
+}
+// Between ordinary writes to shared memory (also by cp.async) and their reading by wgmma.
+__device__ __forceinline__ void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 __device__ __forceinline__ void load_matrix4(std::uint32_t (&r)[4], std::uint32_t at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

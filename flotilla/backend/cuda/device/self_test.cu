@@ -1,5 +1,6 @@
 // wgmma and mma.sync must give the same bits, because products of few and of many tokens use one
-// or the other.
+// or the other; also with the 16 products of a step in other places, because attention takes them
+// in an order that suits its loads.
 #include <cstring>
 #include <vector>
 
@@ -9,14 +10,15 @@
 namespace flotilla::backend::cuda {
 namespace {
 
-// One warpgroup: C[64][N] = A[64][K] * B[N][K]^T by both instructions.
+// One warpgroup: C[64][N] = A[64][K] * B[N][K]^T by both instructions, and by mma with
+// other places within each step.
 template <int N>
 __global__ __launch_bounds__(128) void both_kernel(const bf16* a, const bf16* b, float* by_wgmma,
-                                                   float* by_mma, int k) {
+                                                   float* by_mma, float* by_quarters, int k) {
   extern __shared__ std::uint8_t raw[];
   std::uint8_t* tile = raw + ((1024u - (smem_u32(raw) & 1023u)) & 1023u);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  float wg[N / 2] = {}, mm[N / 8][4] = {};
+  float wg[N / 2] = {}, mm[N / 8][4] = {}, quarters[N / 8][4] = {};
   for (int k0 = 0; k0 < k; k0 += 64) {
     __syncthreads();
     for (int i = threadIdx.x; i < N * 8; i += 128) {
@@ -51,6 +53,16 @@ __global__ __launch_bounds__(128) void both_kernel(const bf16* a, const bf16* b,
       mma(mm[nt], af[1], x0[2], x0[3]);
       mma(mm[nt], af[2], x1[0], x1[1]);
       mma(mm[nt], af[3], x1[2], x1[3]);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const bf16* p = a + static_cast<std::size_t>(warp * 16 + g) * k + k0 + j * 16 + 4 * t;
+        const uint2 low = *reinterpret_cast<const uint2*>(p);
+        const uint2 high = *reinterpret_cast<const uint2*>(p + static_cast<std::size_t>(8) * k);
+        const uint2 x = *reinterpret_cast<const uint2*>(tile + (nt * 8 + g) * 128 +
+                                                        (((2 * j + t / 2) ^ g) << 4) + t % 2 * 8);
+        const std::uint32_t rows[4] = {low.x, high.x, low.y, high.y};
+        mma(quarters[nt], rows, x.x, x.y);
+      }
     }
   }
 #pragma unroll
@@ -58,6 +70,7 @@ __global__ __launch_bounds__(128) void both_kernel(const bf16* a, const bf16* b,
     const int row = warp * 16 + g + ((i >> 1) & 1) * 8, col = (i / 4) * 8 + 2 * t + (i & 1);
     by_wgmma[row * N + col] = wg[i];
     by_mma[row * N + col] = mm[i / 4][i % 4];
+    by_quarters[row * N + col] = quarters[i / 4][i % 4];
   }
 }
 
@@ -86,16 +99,18 @@ std::vector<std::uint16_t> numbers(std::size_t count, int kind, bool is_a, std::
 template <int N>
 long long differences(const std::uint16_t* a, const std::uint16_t* b, float* out, int k,
                       cudaStream_t stream) {
-  both_kernel<N><<<1, 128, N * 128 + 1024, stream>>>(
-      reinterpret_cast<const bf16*>(a), reinterpret_cast<const bf16*>(b), out, out + 64 * N, k);
-  std::vector<std::uint32_t> host(2 * 64 * N);
+  both_kernel<N><<<1, 128, N * 128 + 1024, stream>>>(reinterpret_cast<const bf16*>(a),
+                                                     reinterpret_cast<const bf16*>(b), out,
+                                                     out + 64 * N, out + 128 * N, k);
+  std::vector<std::uint32_t> host(3 * 64 * N);
   if (cudaGetLastError() != cudaSuccess ||
       cudaMemcpyAsync(host.data(), out, host.size() * 4, cudaMemcpyDeviceToHost, stream) !=
           cudaSuccess ||
       cudaStreamSynchronize(stream) != cudaSuccess)
     return -1;
   long long bad = 0;
-  for (std::size_t i = 0; i < 64 * N; ++i) bad += host[i] != host[64 * N + i];
+  for (std::size_t i = 0; i < 64 * N; ++i)
+    bad += host[i] != host[64 * N + i] || host[i] != host[128 * N + i];
   return bad;
 }
 
@@ -103,7 +118,7 @@ long long differences(const std::uint16_t* a, const std::uint16_t* b, float* out
 
 long long count_wgmma_differences(cudaStream_t stream, long long* outputs) {
   constexpr int kK = 5376;
-  constexpr std::size_t kA = 64 * kK, kB = 256 * kK, kOut = 2 * 64 * 256;
+  constexpr std::size_t kA = 64 * kK, kB = 256 * kK, kOut = 3 * 64 * 256;
   std::uint8_t* device = nullptr;
   if (cudaMalloc(&device, (kA + kB) * 2 + kOut * 4) != cudaSuccess) return -1;
   auto* a = reinterpret_cast<std::uint16_t*>(device);
