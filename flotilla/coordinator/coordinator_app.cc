@@ -35,6 +35,8 @@ constexpr auto kNoteModels = 1h;  // how stale the database may be about a model
 constexpr auto kFlushTime = 1s;   // for the last answers at shutdown
 constexpr auto kAccessPoll = 200ms;
 constexpr auto kHandshakeTimeout = 10s;
+constexpr store::DatabaseOptions kServerOptions{.answer_timeout_ms = 10'000};
+constexpr store::DatabaseOptions kReaderOptions{.answer_timeout_ms = 60'000};  // long lists
 constexpr auto kClaimPatience = 5s;  // a server that is going needs a moment
 constexpr auto kKeepClaim = 5s;
 constexpr std::size_t kMaxQuestions = 256;  // about keys and usage, waiting for the database
@@ -233,8 +235,8 @@ struct CoordinatorApp::Impl {
 };
 
 Status CoordinatorApp::Impl::open_bank() {
-  FLOTILLA_TRY(store::Database for_bank, open_database(config.database));
-  FLOTILLA_TRY(store::Database for_reader, open_database(config.database));
+  FLOTILLA_TRY(store::Database for_bank, open_database(config.database, kServerOptions));
+  FLOTILLA_TRY(store::Database for_reader, open_database(config.database, kReaderOptions));
   BankOptions options = bank_options(config);
   // Nobody is left whose jobs could be paid for here.
   options.on_superseded = [this] {
@@ -311,7 +313,7 @@ Result<std::unique_ptr<CoordinatorApp>> CoordinatorApp::start(const CoordinatorC
   FLOTILLA_TRY_STATUS(validate(config));
   FLOTILLA_TRY(store::Claim claim, store::Claim::take(config.database, own_name(), kClaimPatience));
   // First: no key is made for a database that cannot be used.
-  FLOTILLA_TRY(store::Database database, open_database(config.database));
+  FLOTILLA_TRY(store::Database database, open_database(config.database, kServerOptions));
   FLOTILLA_TRY(protocol::Identity identity,
                protocol::Identity::load_or_create(config.identity_path()));
   FLOTILLA_TRY(const std::string admin_key, read_admin_key(config.admin_key));

@@ -114,6 +114,13 @@ std::string with_timeouts(std::string url) {
   return url;
 }
 
+int socket_of(soci::session& session) {
+  // No dynamic_cast: SOCI's library does not export what it would need.
+  if (session.get_backend() == nullptr || session.get_backend_name() != "postgresql") return -1;
+  const auto* backend = static_cast<soci::postgresql_session_backend*>(session.get_backend());
+  return backend->conn_ == nullptr ? -1 : ::PQsocket(backend->conn_);
+}
+
 void set_up_postgres(soci::session& session, const DatabaseOptions& options) {
   session << "SET client_min_messages = warning";
   session << "SET lock_timeout = " + std::to_string(options.busy_timeout_ms);

@@ -85,7 +85,7 @@ Result<bool> Claim::Impl::try_file(std::string& holder) {
 
 Result<bool> Claim::Impl::try_server(std::string& holder) {
   if (!session) {
-    FLOTILLA_TRY(session, Database::open(path));
+    FLOTILLA_TRY(session, Database::open(path, {.answer_timeout_ms = 10'000}));
   }
   FLOTILLA_TRY(const auto named,
                session->query("SELECT set_config('application_name', :p1, false)", {who}));

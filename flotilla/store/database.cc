@@ -2,9 +2,11 @@
 
 #include <charconv>
 #include <list>
+#include <optional>
 #include <unordered_map>
 
 #include "flotilla/base/check.h"
+#include "flotilla/store/answer_watch.h"
 #include "flotilla/store/backends.inc"
 
 namespace flotilla::store {
@@ -129,7 +131,10 @@ std::string Row::text(std::size_t column) const {
 }
 
 struct Database::Impl {
-  Impl(Backend which, DatabaseOptions given) : backend(which), options(given) {}
+  Impl(Backend which, DatabaseOptions given) : backend(which), options(given) {
+    if (backend == Backend::kPostgres && options.answer_timeout_ms > 0)
+      watch.emplace(std::chrono::milliseconds(options.answer_timeout_ms));
+  }
 
   // A lost connection is made anew where nothing depends on the old one.
   void revive() {
@@ -158,8 +163,25 @@ struct Database::Impl {
   Status run(Database& database, std::string_view begin, std::string_view lock,
              const std::function<Status()>& body);
 
+  // While it lives, the server has a limited time to answer.
+  class Watched {
+   public:
+    explicit Watched(Impl& impl) : watch_(impl.watch ? &*impl.watch : nullptr) {
+      if (watch_ != nullptr) watch_->begin(socket_of(impl.session));
+    }
+    ~Watched() {
+      if (watch_ != nullptr) watch_->end();
+    }
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+
+   private:
+    AnswerWatch* const watch_;
+  };
+
   const Backend backend;
   const DatabaseOptions options;
+  std::optional<AnswerWatch> watch;
   soci::session session;
   std::unordered_map<std::string, Prepared> prepared;  // before the session goes, they go
   bool in_transaction = false;
@@ -183,6 +205,7 @@ Result<Database> Database::open(const std::string& path, const DatabaseOptions& 
 Result<std::vector<Row>> Database::query(std::string_view sql, std::vector<Value> parameters) {
   try {
     impl_->revive();
+    const Impl::Watched watched(*impl_);
     soci::statement statement(impl_->session);
     soci::row row;
     statement.exchange(soci::into(row));
@@ -206,6 +229,7 @@ Result<std::vector<Row>> Database::query(std::string_view sql, std::vector<Value
 Result<std::int64_t> Database::execute(std::string_view sql, std::vector<Value> parameters) {
   try {
     impl_->revive();
+    const Impl::Watched watched(*impl_);
     if (is_worth_preparing(sql)) {
       Prepared& ready = impl_->prepare(sql, parameters);
       ready.statement.execute(true);

@@ -33,7 +33,10 @@ class Row {
 
 struct DatabaseOptions {
   std::int64_t busy_timeout_ms = 5'000;  // how long to wait for another process's lock
-  bool create = true;                    // a missing file; else it is kNotFound
+  // A server that does not answer a statement for so long is given up: the connection is cut.
+  // 0: never. Files do not need it.
+  std::int64_t answer_timeout_ms = 0;
+  bool create = true;  // a missing file; else it is kNotFound
 };
 
 // A path as it may be logged: without the password of a URL.

@@ -188,6 +188,29 @@ TEST(Claim, ALostSessionLosesItAndTakesItAgain) {
   EXPECT_THAT(lost.error().message, HasSubstr("two host-b 18"));
 }
 
+// A server that is stopped, though its machine is well.
+TEST(Postgres, AServerThatDoesNotAnswerIsGivenUp) {
+  const char* url = std::getenv("FLOTILLA_TEST_POSTGRES");
+  if (url == nullptr || *url == 0) GTEST_SKIP() << "no PostgreSQL";
+  auto database = Database::open(url, {.answer_timeout_ms = 300});
+  ASSERT_TRUE(database.ok());
+  const auto before = std::chrono::steady_clock::now();
+  const auto slow = database->query("SELECT pg_sleep(2)");
+  ASSERT_FALSE(slow.ok());
+  EXPECT_EQ(slow.error().code, ErrorCode::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(1'500));
+  EXPECT_EQ(database->query("SELECT 1 + 1")->at(0).integer(0), 2) << "a new connection";
+  // In a transaction nothing of it stays.
+  const Status cut = database->transaction([&]() -> Status {
+    auto slept = database->query("SELECT pg_sleep(2)");
+    return slept.ok() ? ok_status() : Status(slept.error());
+  });
+  EXPECT_EQ(cut.error().code, ErrorCode::kUnavailable);
+  // The server gives up its part when it wakes up.
+  auto patient = Database::open(url);
+  EXPECT_TRUE(patient.ok() && patient->transaction([] { return ok_status(); }).ok());
+}
+
 // Locks of files belong to processes: what one session closes must not free those of another.
 TEST_P(AnyDatabase, SessionsOfOneProcessSeeWhatAnotherProcessWrites) {
   Database first = open_with_schema();

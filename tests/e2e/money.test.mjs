@@ -1,9 +1,10 @@
 // What requests cost: held before they run, settled to the token, right after every kind of end.
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {after, before, describe, it} from 'node:test';
 
 import {OpenAI} from './lib/clients.mjs';
-import {coordinatorCommand, eventually, patience, registered, restartCoordinator, sleep, startCoordinator, startFleet, startNode}
+import {coordinatorCommand, eventually, identityArgs, patience, registered, restartCoordinator, sleep, startCoordinator, startFleet, startNode}
   from './lib/processes.mjs';
 import {ask} from './lib/script.mjs';
 import {parseSse, readSse} from './lib/sse.mjs';
@@ -270,11 +271,47 @@ describe('money and a coordinator that is killed', () => {
   it('has one server: a second one is told who has the database', async () => {
     const d = await startCoordinator();
     try {
-      assert.throws(() => coordinatorCommand(d, ['serve', '--listen', '127.0.0.1:0']),
+      assert.throws(() => coordinatorCommand(d, ['serve', '--listen', '127.0.0.1:0', ...identityArgs(d)]),
                     (error) => error.status === 1 &&
                       new RegExp(`in use by another coordinator: flotilla-coordinator .* pid ${d.main.child.pid};`).test(error.stderr));
       assert.equal((await fetch(`${d.url}/healthz`)).status, 200);
     } finally {
+      await d.stop();
+    }
+  });
+
+  it('paid requests get 503 while PostgreSQL is stopped, others go on', {
+    skip: !process.env.FLOTILLA_TEST_POSTGRES_PID && 'no PostgreSQL', timeout: patience(90_000),
+  }, async () => {
+    const free = {...kMoneyScript, model: 'free'};
+    const d = await startFleet({script: kMoneyScript});
+    const all = [Number(process.env.FLOTILLA_TEST_POSTGRES_PID)];
+    all.push(...readFileSync(`/proc/${all[0]}/task/${all[0]}/children`, 'utf8').trim().split(' ').map(Number));
+    try {
+      startNode(d, {script: free});
+      setPrice(d);
+      await priced(d);
+      deposit(d, 10_000);
+      await eventually('the money', async () => (await d.post(ask('hello'))).status === 200);
+      for (const pid of all) process.kill(pid, 'SIGSTOP');
+      const began = Date.now();
+      const refused = await Promise.all([d.post(ask('hello')), d.post(ask('hello', {stream: true}))]);
+      for (const response of refused) {
+        assert.equal(response.status, 503);
+        assert.ok(Number(response.headers.get('retry-after')) >= 1);
+        assert.match(await response.text(), /accounts cannot be reached/);
+      }
+      assert.ok(Date.now() - began < patience(15_000));
+      const start = Date.now();
+      assert.equal((await d.post(ask('hello', {model: 'free'}))).status, 200);
+      assert.deepEqual((await d.models()).sort(), ['free', 'scripted']);
+      assert.ok(Date.now() - start < patience(2_000));
+      for (const pid of all) process.kill(pid, 'SIGCONT');
+      await eventually('the accounts', async () => (await d.post(ask('hello'))).status === 200, 30_000);
+      await settled(d);
+      assert.match(audit(d), /0 open\): the books are right/);
+    } finally {
+      for (const pid of all) { try { process.kill(pid, 'SIGCONT'); } catch { /* gone */ } }
       await d.stop();
     }
   });

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts a PostgreSQL server of its own in a temporary folder, runs a command with FLOTILLA_TEST_POSTGRES set to its URL, and
-# removes everything again.   tests/postgres/with_server.sh build/release/bin/store_test
+# Starts a PostgreSQL server of its own in a temporary folder, runs a command with FLOTILLA_TEST_POSTGRES set to its URL (and
+# FLOTILLA_TEST_POSTGRES_PID to its process), and removes everything again.   tests/postgres/with_server.sh build/release/bin/store_test
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: $0 COMMAND..." >&2; exit 2; }
 
@@ -39,4 +39,5 @@ cd "$dir"   # the user may not enter the present folder
   -o "-c listen_addresses='' -c unix_socket_directories='$dir/socket'" start
 "${as_user[@]}" "$bin/createdb" -h "$dir/socket" -U flotilla flotilla
 cd "$work"
-FLOTILLA_TEST_POSTGRES="postgresql://flotilla@/flotilla?host=$dir/socket" "$@"
+FLOTILLA_TEST_POSTGRES="postgresql://flotilla@/flotilla?host=$dir/socket" \
+FLOTILLA_TEST_POSTGRES_PID=$(head -n 1 "$dir/data/postmaster.pid") "$@"

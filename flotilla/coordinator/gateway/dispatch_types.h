@@ -20,7 +20,8 @@ namespace flotilla::coordinator {
 
 struct DispatchLimits {
   std::chrono::milliseconds lease_timeout{15'000};  // Prepare without an answer
-  std::chrono::milliseconds money_timeout{10'000};  // the accounts without an answer
+  // The accounts without an answer. Before a stream gets its first comment, and with it its 200.
+  std::chrono::milliseconds money_timeout{8'000};
   // A Prepare without an answer is sent to a second node; zero: never.
   std::chrono::milliseconds hedge_after{2'000};
   std::size_t max_hedges = 64;  // at a time

@@ -167,7 +167,7 @@ TEST_F(MoneyFleet, ASlowBankIsNotTheNodesFault) {
   const auto node = join_lively("a");
   const auto client = ask_paid();
   lease(*node);
-  for (int i = 0; i < 45; ++i) {
+  for (int i = 0; i < 35; ++i) {
     say(*node, {}, protocol::Progress{});
     wait(std::chrono::milliseconds(200));
   }
@@ -497,7 +497,7 @@ TEST_F(MoneyFleet, AccountsThatDoNotAnswerEndTheRequestInTime) {
   const auto node = join("a");
   const auto client = ask_paid();
   lease(*node);
-  for (int i = 0; i < 9; ++i) {
+  for (int i = 0; i < 7; ++i) {
     wait(std::chrono::seconds(1));
     beat(*node);
   }

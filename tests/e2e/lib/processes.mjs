@@ -199,12 +199,23 @@ export async function restartCoordinator(d) {
   await runCoordinator(d);
 }
 
+// A file, or a fresh database of the PostgreSQL server that tests/postgres/with_server.sh started.
+function newDatabase(d) {
+  const server = process.env.FLOTILLA_TEST_POSTGRES;
+  if (!server) return join(d.dir, 'fleet.sqlite');
+  const name = `e2e_${process.pid}_${++numDatabases}`;
+  execFileSync('psql', ['-q', '-d', server, '-c', `CREATE DATABASE ${name}`]);
+  return server.replace('@/flotilla?', `@/${name}?`);
+}
+let numDatabases = 0;
+export const identityArgs = (d) => process.env.FLOTILLA_TEST_POSTGRES ? ['--identity-file', join(d.dir, 'identity.key')] : [];
+
 async function addCoordinator(d, args) {
   d.port = await freePort();
   d.url = `http://127.0.0.1:${d.port}`;
   d.link = `ws://127.0.0.1:${d.port}/v1/link`;
-  d.database = join(d.dir, 'fleet.sqlite');
-  d.coordinatorArgs = ['serve', '--database', d.database, '--listen', `127.0.0.1:${d.port}`, ...args];
+  d.database = newDatabase(d);
+  d.coordinatorArgs = ['serve', '--database', d.database, ...identityArgs(d), '--listen', `127.0.0.1:${d.port}`, ...args];
   await runCoordinator(d);
   d.key = coordinatorCommand(d, ['keys', 'create', '--name', 'e2e', '--quiet']);
   await eventually('the new key', async () => {
@@ -217,7 +228,7 @@ async function addCoordinator(d, args) {
 export const startCoordinator = ({args = []} = {}) => setUp((d) => addCoordinator(d, args));
 
 export function invite(deployment, name) {
-  return coordinatorCommand(deployment, ['nodes', 'invite', name, '--url', deployment.link, '--quiet']);
+  return coordinatorCommand(deployment, ['nodes', 'invite', name, '--url', deployment.link, '--quiet', ...identityArgs(deployment)]);
 }
 
 // `name` of an earlier node and an empty token: it starts again with the key it had.
