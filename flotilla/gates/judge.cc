@@ -74,15 +74,16 @@ Verdict load_gate(const NodeFacts& node, const SlotFacts& slot, const ModelFacts
 Verdict state_gate(const SlotFacts& slot, const StateCost& cost, const Ask& ask) {
   const std::int64_t tokens = ask.prompt_tokens + ask.max_tokens;
   if (ask.prompt_tokens <= 0) return {};
-  if (slot.context_length > 0 && ask.prompt_tokens > slot.context_length) {
+  if (ask.exact && slot.context_length > 0 && ask.prompt_tokens > slot.context_length) {
     return refuse(Reason::kTooLong, static_cast<std::uint64_t>(ask.prompt_tokens),
                   static_cast<std::uint64_t>(slot.context_length));
   }
   if (!cost.known() || slot.state_total == 0) return {};
-  const std::uint64_t need =
+  std::uint64_t need =
       cost.bytes(slot.context_length > 0 ? std::min(tokens, slot.context_length) : tokens);
+  if (!ask.exact) need = std::min(need, slot.state_total);  // the node knows better when it is idle
   // Nothing else running: a sequence that does not fit then fits never.
-  if (cost.bytes(ask.prompt_tokens) > slot.state_total)
+  if (ask.exact && cost.bytes(ask.prompt_tokens) > slot.state_total)
     return refuse(Reason::kTooLong, cost.bytes(ask.prompt_tokens), slot.state_total);
   const std::uint64_t free = slot.state_total - std::min(slot.state_total, slot.state_used);
   if (need > free) return refuse(Reason::kNoStateMemory, need, free, if_known(slot.slot_free_in));

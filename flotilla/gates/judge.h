@@ -53,6 +53,7 @@ struct Ask {
   bool tried = false;
   bool other_weights = false;
   std::int64_t prompt_tokens = 0;  // 0: unknown
+  bool exact = true;               // else prompt_tokens is guessed, and nothing is refused for good
   std::int64_t max_tokens = 0;     // 0: unknown
 };
 

@@ -130,6 +130,14 @@ TEST(Judge, StateIsComparedInBytes) {
   const Verdict too_long = judge(idle_node(64), slot, flagship(), beyond, kOn);
   EXPECT_EQ(too_long.reason, Reason::kTooLong);
   EXPECT_EQ(too_long.available, 262'144u);
+  // A guess may be wrong: the node, which counts, is asked; when it is busy the job waits.
+  for (Ask guess : {huge, beyond}) {
+    guess.exact = false;
+    EXPECT_EQ(judge(idle_node(64), slot, flagship(), guess, kOn).reason, Reason::kNoStateMemory);
+    SlotFacts idle = slot;
+    idle.state_used = 0;
+    EXPECT_TRUE(judge(idle_node(64), idle, flagship(), guess, kOn).admitted());
+  }
 }
 
 TEST(Judge, InShadowNothingIsRefusedAndTheFirstRefusalIsTold) {

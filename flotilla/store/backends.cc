@@ -171,12 +171,22 @@ std::string display_name(const std::string& path) {
   const std::size_t scheme = path.find("://");
   if (scheme == std::string::npos) return path;
   // Whatever could be a password goes: behind the user's name, and in the options.
-  std::string rest = path.substr(scheme + 3, path.find('?', scheme) - (scheme + 3));
-  if (const std::size_t at = rest.rfind('@'); at != std::string::npos) {
-    const std::size_t colon = rest.find(':');
-    rest = rest.substr(0, std::min(colon, at)) + rest.substr(at);
+  std::string rest = path.substr(scheme + 3);
+  std::string user;
+  // libpq looks for the '@' before the first '/', and to it a '?' in a password is a letter.
+  std::size_t at = rest.find('@');
+  if (at > rest.find('/')) at = rest.substr(0, rest.find('?')).rfind('@');
+  if (at != std::string::npos) {
+    const std::size_t host_end = rest.find_first_of("/?", at);
+    at = std::max(at, rest.substr(0, host_end).rfind('@'));  // a password with '@'
+    user = rest.substr(0, std::min(at, rest.find_first_of(":/?"))) + "@";
+    rest.erase(0, at + 1);
+  } else if (const std::size_t colon = rest.find(':'); colon != std::string::npos) {
+    // What is no port may be a password in the wrong place.
+    const std::size_t end = rest.find_first_not_of("0123456789", colon + 1);
+    if (end != std::string::npos && rest[end] != '/' && rest[end] != '?') rest.erase(colon);
   }
-  return path.substr(0, scheme + 3) + rest;
+  return path.substr(0, scheme + 3) + user + rest.substr(0, rest.find('?'));
 }
 
 }  // namespace flotilla::store

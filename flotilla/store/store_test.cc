@@ -309,6 +309,12 @@ TEST(DisplayName, HidesThePassword) {
   EXPECT_EQ(display_name("/var/lib/x.sqlite"), "/var/lib/x.sqlite");
   EXPECT_EQ(display_name("postgresql://u:p@w@h:5432/d?password=q"), "postgresql://u@h:5432/d");
   EXPECT_EQ(display_name("postgresql://h/d"), "postgresql://h/d");
+  EXPECT_EQ(display_name("postgresql://u:p?w@h/d?password=q"), "postgresql://u@h/d");
+  EXPECT_EQ(display_name("postgresql://u:p/w@h/d"), "postgresql://u@h/d");
+  EXPECT_EQ(display_name("postgresql://u:p?w/x@y@h/d"), "postgresql://u");
+  EXPECT_EQ(display_name("postgresql://h/d?password=p@w"), "postgresql://h/d");
+  EXPECT_EQ(display_name("postgresql://h:5432/d?password=p@w"), "postgresql://h:5432/d");
+  EXPECT_EQ(display_name("postgresql://u@h/d?x=y"), "postgresql://u@h/d");
   EXPECT_EQ(display_name("postgres:///d?host=/run&password=q"), "postgres:///d");
 }
 

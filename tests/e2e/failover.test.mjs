@@ -193,6 +193,51 @@ describe('a node that is stopped', () => {
   });
 });
 
+// B94: what naps is not dead; what is stopped for long is, and comes back by itself.
+describe('a node that naps', () => {
+  it('keeps its stream and its place through short pauses', {timeout: patience(60_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, numNodes: 2});
+    try {
+      const response = await d.post(ask('long', {stream: true}));
+      const napping = (async () => {
+        for (let i = 0; i < 8; ++i) {
+          for (const node of d.nodes) node.child.kill('SIGSTOP');
+          await sleep(300);
+          for (const node of d.nodes) node.child.kill('SIGCONT');
+          await sleep(500);
+        }
+      })();
+      const {frames} = await readSse(response);
+      await napping;
+      assert.equal(assemble(frames.slice(0, -1))[0].content, 'tick '.repeat(300));
+      assert.ok(!d.main.log.includes('provider_lost'));
+    } finally {
+      for (const node of d.nodes) node.child.kill('SIGCONT');
+      await d.stop();
+    }
+  });
+
+  it('is gone after twice the time to live, and rejoins when it wakes', {timeout: patience(120_000)}, async () => {
+    const d = await startFleet({script: kFleetScript, numNodes: 2});
+    try {
+      d.nodes[0].child.kill('SIGSTOP');
+      await eventually('the loss', async () => /provider_lost node=node-0 .*why=silent/.test(d.main.log), 25_000);
+      await sleep(15_000);
+      assert.equal((await d.post(ask('hello'))).status, 200);
+      assert.ok(!/provider_lost node=node-1/.test(d.main.log));
+      d.nodes[0].child.kill('SIGCONT');
+      await registered(d, 3);
+      // Alone, it serves again.
+      await d.nodes[1].kill();
+      const {frames} = await readSse(await d.post(ask('long', {stream: true})));
+      assert.equal(assemble(frames.slice(0, -1))[0].content, 'tick '.repeat(300));
+    } finally {
+      d.nodes[0].child.kill('SIGCONT');
+      await d.stop();
+    }
+  });
+});
+
 describe('a node that stops politely', () => {
   it('hands over what it cannot finish in its time', {timeout: patience(60_000)}, async () => {
     const d = await startFleet({script: kFleetScript, nodeArgs: ['--drain-timeout-s', '3']});

@@ -132,6 +132,32 @@ describe('money', () => {
     audit(d);
   });
 
+  it('B101: a balance of a few tokens starts nothing that may cost more', async () => {
+    coordinatorCommand(d, ['accounts', 'create', 'tiny']);
+    const key = makeKey(d, '--account', 'tiny');
+    await known(d, key);
+    deposit(d, 10, 'tiny');
+    const post = (body) => fetch(`${d.url}/v1/chat/completions`, {
+      method: 'POST', headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'}, body: JSON.stringify(body),
+    }).then(async (response) => { await response.text(); return response.status; });
+    const statuses = await Promise.all(Array.from({length: 20}, (_, i) =>
+      post(ask(i % 2 ? 'hello' : 'word '.repeat(60), {stream: true, max_tokens: i % 2 ? 500 : 1}))));
+    assert.deepEqual([...new Set(statuses)], [402]);
+    const now = await settled(d, key);
+    assert.equal(now.balance_micro, 10);
+    // To the last token, and not beyond it.
+    deposit(d, 1_000, 'tiny');
+    const abort = new AbortController();
+    const response = await fetch(`${d.url}/v1/chat/completions`, {
+      method: 'POST', headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'}, signal: abort.signal,
+      body: JSON.stringify(ask('hello', {stream: true, stream_options: {include_usage: true}})),
+    });
+    const {frames} = await readSse(response);
+    abort.abort();
+    assert.equal(1_010 - (await settled(d, key)).balance_micro, frames.at(-2).usage.total_tokens);
+    audit(d);
+  });
+
   it('has limits per key: spending, time and rate', async () => {
     const post = (key) => fetch(`${d.url}/v1/chat/completions`, {
       method: 'POST', headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'},

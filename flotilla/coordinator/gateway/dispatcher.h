@@ -111,6 +111,7 @@ class Dispatcher {
   // Frames of the current attempt (dispatcher_frames.cc).
   void on_lease(Job& job, const protocol::Lease& lease);
   void on_refuse(Job& job, const protocol::Refuse& refuse);
+  bool exclude_smaller(Job& job);
   void on_hedge_refused(Job& job, const protocol::Refuse& refuse);
   void on_tokens(Job& job, protocol::Tokens tokens);
   void end_at_limit(Job& job);

@@ -196,9 +196,45 @@ Dispatcher::Blame Dispatcher::heed_refusal(ProviderRecord& provider, const std::
   return Blame::kNode;
 }
 
+// The prompt is too long for this node. True when others have more room: only they are left then.
+bool Dispatcher::exclude_smaller(Job& job) {
+  if (job.begun()) return false;
+  const std::string& model = table_.request(job.request)->model;
+  const auto* index = registry_.model(model);
+  const auto room_of = [&](const ProviderRecord& provider) {
+    return provider.slots.at(model).offer.context_length;
+  };
+  const std::int64_t room = room_of(*job.provider);
+  std::vector<ProviderId> smaller;
+  bool has_larger = false;
+  for (const ProviderRecord* provider : index->members) {
+    if (room_of(*provider) <= room) {
+      smaller.push_back(provider->id);
+    } else if (std::find(job.excluded.begin(), job.excluded.end(), provider->id) ==
+               job.excluded.end()) {
+      has_larger = true;
+    }
+  }
+  if (has_larger) job.excluded.insert(job.excluded.end(), smaller.begin(), smaller.end());
+  return has_larger;
+}
+
 void Dispatcher::on_refuse(Job& job, const protocol::Refuse& refuse) {
   const std::string model = table_.request(job.request)->model;
   Error error = protocol::from_wire(refuse.error);
+  if (error.code == ErrorCode::kContextLength && exclude_smaller(job)) {
+    job.last_refusal = std::move(error);
+    const auto& excluded = job.excluded;
+    if (job.hedge &&
+        std::find(excluded.begin(), excluded.end(), job.hedge->provider->id) == excluded.end()) {
+      promote_hedge(job, End::kDone, "refused");
+    } else {
+      end_attempt(job, End::kDone, "refused");
+      place(job);
+    }
+    pump(model);
+    return;
+  }
   if (refuse.reason == protocol::RefuseReason::kInvalidRequest && !job.begun()) {
     end_attempt(job, End::kDone, "refused");
     fail_job(job, std::move(error));
@@ -381,6 +417,13 @@ void Dispatcher::on_heartbeat(ProviderRecord& provider, const protocol::Heartbea
     const auto slot = provider.slots.find(load.model);
     if (slot == provider.slots.end()) continue;
     changed = changed || slot->second.load.healthy != load.healthy;
+    // Those who wait for memory hear of it from nobody else.
+    const protocol::SlotLoad& before = slot->second.load;
+    const auto free_of = [](const protocol::SlotLoad& l) {
+      return l.kv_bytes_total - std::min(l.kv_bytes_total, l.kv_bytes_used);
+    };
+    changed =
+        changed || (router_.modes().state == gates::Mode::kOn && free_of(load) > free_of(before));
     slot->second.load = load;
     slot->second.load_at = now;
     machines_.keep_speed(provider.id, load, provider.last_frame);

@@ -46,6 +46,46 @@ TEST_F(Loads, ARequestForAModelThatIsNowhereLoadedHasItLoadedAndIsServed) {
   expect_idle();
 }
 
+// The gate is on, the node is full; what tells of the end of somebody else's sequence is a
+// heartbeat.
+TEST_F(Loads, AHeartbeatThatFreesMemoryLetsThoseIn) {
+  DispatchLimits strict;
+  strict.gates.state = gates::Mode::kOn;
+  Dispatcher gated(clock, metrics, strict, [] {});
+  protocol::Register message;
+  message.models = {offer("m", 4)};
+  message.models[0].state_classes = {{1'000, 0}};
+  auto node = std::make_shared<FakeNode>();
+  node->id = ProviderId{"id-a"};
+  gated.node_joined({node->id, "a", node}, message);
+  protocol::Heartbeat beat;
+  beat.slots.resize(1);
+  beat.slots[0].model = "m";
+  beat.slots[0].healthy = true;
+  beat.slots[0].kv_bytes_total = 1'000'000;
+  beat.slots[0].kv_bytes_used = 1'000'000;
+  const auto say_beat = [&] {
+    ++beat.sequence;
+    gated.node_message(node->id, node.get(), {}, 0, beat);
+  };
+  say_beat();
+  auto prepare = std::make_shared<protocol::Prepare>();
+  prepare->model = "m";
+  auto wanted = std::make_shared<RouteAsk>();
+  wanted->prompt_tokens = 100;
+  Admission admission{
+      RequestId{1}, "req", true, 1, prepare, [](serving::ChatEvent) { return true; }};
+  admission.ask = wanted;
+  gated.submit(std::move(admission));
+  EXPECT_TRUE(node->asked.empty());
+  EXPECT_EQ(gated.num_queued(), 1u);
+  say_beat();
+  EXPECT_TRUE(node->asked.empty());
+  beat.slots[0].kv_bytes_used = 0;
+  say_beat();
+  EXPECT_EQ(node->asked.size(), 1u);
+}
+
 TEST_F(Loads, ANodeThatFailsToLoadIsFollowedByAnother) {
   auto a = join_cold("a"), b = join_cold("b");
   auto client = ask();

@@ -209,6 +209,36 @@ TEST_F(MoneyFleet, LostForGoodAfterContentIsChargedAsDelivered) {
   EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 1}));
 }
 
+// B103: everything at once, and twice.
+TEST_F(MoneyFleet, HoweverAJobEndsItIsSettledOnce) {
+  const auto node = join("a");
+  const auto client = ask_paid();
+  const auto asked = lease(*node);
+  till.say_yes();
+  tokens(*node, asked, 0, "one");
+  finish(*node, asked, 1);
+  finish(*node, asked, 1);
+  fail(*node, asked, {ErrorCode::kInternal, "after the end"});
+  dispatcher.cancel(client->id);
+  lose(*node);
+  wait(limits.stall_timeout + std::chrono::seconds(1));
+  ASSERT_EQ(till.ended.size(), 1u);
+  EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 1}));
+  const auto other = join("b");
+  const auto left = ask_paid();
+  const auto again = lease(*other);
+  till.say_yes(1);
+  tokens(*other, again, 0, "one");
+  dispatcher.cancel(left->id);
+  dispatcher.cancel(left->id);
+  fail(*other, again, {ErrorCode::kInternal, "crossed the cancel"});
+  lose(*other);
+  wait(limits.stall_timeout + std::chrono::seconds(1));
+  ASSERT_EQ(till.ended.size(), 2u);
+  EXPECT_EQ(till.ended[1].outcome, "cancelled");
+  expect_idle();
+}
+
 TEST_F(MoneyFleet, AClientThatLeavesPaysForWhatItGot) {
   const auto node = join("a");
   const auto client = ask_paid();

@@ -12,6 +12,35 @@ using namespace std::chrono_literals;
 
 class Queue : public Fleet {};
 
+TEST_F(Queue, APromptTooLongForOneNodeGoesToOneWithMoreRoom) {
+  protocol::Register small, large;
+  small.models = large.models = {offer("m", 1)};
+  small.models[0].context_length = 128;
+  large.models[0].context_length = 4096;
+  const Error too_long{ErrorCode::kContextLength, "the prompt has 500 tokens, the limit is 128"};
+  auto a = join("a", small);
+  auto client = ask();
+  auto b = join("b", large);
+  refuse(*a, 0, RefuseReason::kInvalidRequest, too_long);
+  EXPECT_THAT(client->events, IsEmpty());
+  ASSERT_EQ(b->asked.size(), 1u);
+  auto waits = ask();
+  ASSERT_EQ(a->asked.size(), 2u);
+  refuse(*a, 1, RefuseReason::kInvalidRequest, too_long);
+  EXPECT_THAT(waits->events, IsEmpty()) << "b has no slot now";
+  finish(*b, lease(*b), 0);
+  ASSERT_EQ(b->asked.size(), 2u);
+  finish(*b, lease(*b, 1), 0);
+  EXPECT_FALSE(client->finishes().at(0).error);
+  EXPECT_FALSE(waits->finishes().at(0).error);
+  // Where nobody has more room, the refusal is the answer.
+  lose(*b);
+  auto last = ask();
+  refuse(*a, 2, RefuseReason::kInvalidRequest, too_long);
+  EXPECT_EQ(last->error().code, ErrorCode::kContextLength);
+  expect_idle();
+}
+
 TEST_F(Queue, AModelKnownFromBeforeWaitsForItsNodeAndIsThenUnavailable) {
   dispatcher.know_model("m");
   auto first = ask(), second = ask();

@@ -131,7 +131,8 @@ bool Gateway::ready(std::string* why_not) const {
   };
   if (draining_) return because("the coordinator is shutting down");
   std::lock_guard lock(mutex_);
-  if (models_.empty()) return because("no node with a loaded model is connected");
+  if (models_.empty())
+    return because("no node is connected that has a model loaded, or would load one when asked");
   return true;
 }
 

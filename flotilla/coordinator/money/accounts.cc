@@ -187,6 +187,13 @@ Status set_node_owner(store::Database& database, const std::string& node,
     store::Value owner;
     if (account) {
       FLOTILLA_TRY(const Account found, find_account(database, *account));
+      if (found.name.starts_with('@')) {
+        return Error{ErrorCode::kInvalidArgument,
+                     "'" + found.name +
+                         "' is an account of the system and owns no nodes; a node "
+                         "without an owner earns for the operator",
+                     "account"};
+      }
       owner = number(found.id);
     }
     auto done = database.execute("UPDATE nodes SET owner = :p1 WHERE name = :p2", {owner, node});

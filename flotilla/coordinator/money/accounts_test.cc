@@ -74,6 +74,10 @@ TEST_P(Accounts, TheViewShowsPricesOwnersAndLimits) {
             ErrorCode::kNotFound);
   EXPECT_EQ(set_node_owner(database, "box", std::string("nobody")).error().code,
             ErrorCode::kNotFound);
+  for (const char* system : {"@outside", "@platform"}) {
+    EXPECT_EQ(set_node_owner(database, "box", std::string(system)).error().code,
+              ErrorCode::kInvalidArgument);
+  }
   ASSERT_TRUE(set_node_owner(database, "box", std::string("alice")).ok());
   EXPECT_TRUE((*read_money_view(database))->owners.empty()) << "it has not joined";
   const auto node = protocol::Identity::generate().public_key();

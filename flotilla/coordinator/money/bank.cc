@@ -397,7 +397,9 @@ void Bank::reserve(ReserveOrder order, Answered done) {
     }
   }
   if (done)
-    return done(Error{ErrorCode::kUnavailable, "the accounts have too much to do; try again"});
+    return done(Error{ErrorCode::kUnavailable, "the accounts have too much to do (" +
+                                                   std::to_string(impl_->options.max_waiting) +
+                                                   " reservations wait); try again"});
   impl_->wake.notify_one();
 }
 

@@ -76,8 +76,7 @@ Answer end_key(store::Database& database, const MoneyCall& call, std::int64_t no
   });
   if (!is_known) return Error{ErrorCode::kNotFound, "the account has no key with this id", "id"};
   FLOTILLA_TRY(const KeyRecord key, revoke_key(database, call.argument, now, call.account));
-  return json_answer(bj::object{
-      {"object", "key"}, {"id", std::to_string(key.id.value)}, {"revoked_at", *key.revoked}});
+  return json_answer(render_key(key));
 }
 
 Answer show_usage(store::Database& database, const MoneyCall& call, std::int64_t now,

@@ -150,7 +150,12 @@ TEST_P(MoneyRoutes, KeysAreMadeAndRevoked) {
   const std::string of_bob = make_key_of(bob);
   EXPECT_EQ(call("DELETE", path, "", "", of_bob).status, 404u) << "another account's";
   EXPECT_EQ(call("DELETE", "/v1/keys/ci").status, 404u) << "by id only";
-  EXPECT_EQ(call("DELETE", path).status, 200u);
+  const Got ended = call("DELETE", path);
+  EXPECT_EQ(ended.status, 200u);
+  // The whole key, as the document says, with its id as everywhere.
+  EXPECT_EQ(ended.body.at("id").as_string(), std::to_string(stored.id.value));
+  EXPECT_EQ(ended.body.at("name").as_string(), stored.name);
+  EXPECT_TRUE(ended.body.at("revoked_at").is_int64());
   EXPECT_TRUE(list_keys(database)->at(1).revoked);
 }
 

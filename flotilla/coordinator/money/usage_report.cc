@@ -133,7 +133,7 @@ Result<std::vector<UsageLine>> report_usage(store::Database& database,
   sql += " LIMIT " + std::to_string(kMaxLines + 1);
   FLOTILLA_TRY(const auto rows, database.query(sql, parameters));
   if (rows.size() > kMaxLines) {
-    return Error{ErrorCode::kTooLarge,
+    return Error{ErrorCode::kInvalidArgument,
                  "more than " + std::to_string(kMaxLines) + " lines; ask for fewer days or groups",
                  "from"};
   }
@@ -169,7 +169,7 @@ std::string usage_as_json(const UsageQuestion& question, const std::vector<Usage
     if (question.by_account) entry["account"] = line.account;
     if (question.by_model) entry["model"] = line.model;
     if (question.by_key) {
-      entry["key_id"] = *line.key;
+      entry["key_id"] = std::to_string(*line.key);  // as in /v1/keys
       entry["key_name"] = line.key_name;
     }
     entry["requests"] = line.counts.jobs;

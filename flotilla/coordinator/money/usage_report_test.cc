@@ -54,6 +54,16 @@ TEST_P(UsageReport, SumsByWhatWasAskedFor) {
                 "bob,m,7,7,7,7,7\r\n");
 }
 
+TEST_P(UsageReport, MoreLinesThanAreGivenIsAFaultOfTheQuestion) {
+  std::map<UsageKey, UsageCounts> usage;
+  for (int i = 0; i < 10'001; ++i)
+    usage[{20'000, kDefaultAccount.value, 1, "m" + std::to_string(i)}] = {1, 1, 0, 1, 1};
+  ASSERT_TRUE(database.transaction([&] { return add_usage(database, usage); }).ok());
+  const std::string answer = csv("", kDefaultAccount);
+  EXPECT_NE(answer.find("invalid_argument"), std::string::npos);
+  EXPECT_NE(answer.find("10000 lines"), std::string::npos);
+}
+
 TEST_P(UsageReport, RefusesWhatItDoesNotKnow) {
   for (const char* bad :
        {"from=2024-10-05", "from=x", "group_by=day,colour", "to=1", "group_by=account"}) {

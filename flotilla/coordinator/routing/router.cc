@@ -31,6 +31,10 @@ bool fits(const ProviderRecord& provider, const ModelSlot& slot, const RouteWish
   return !is_excluded(provider, wish) && !has_other_weights(slot, wish);
 }
 
+bool has_room(const ModelSlot& slot, const gates::Ask& ask) {
+  return slot.offer.context_length <= 0 || ask.prompt_tokens <= slot.offer.context_length;
+}
+
 const ModelSlot* slot_of(const ProviderRecord& provider, const std::string& model) {
   const auto at = provider.slots.find(model);
   return at == provider.slots.end() ? nullptr : &at->second;
@@ -44,7 +48,7 @@ bool Router::gate_admits(const ModelSlot& slot, const gates::Ask& ask) const {
 }
 
 Route Router::best_of(const Set& set, const ProviderRegistry::ModelIndex& index,
-                      const std::string& model, const RouteWish& wish) const {
+                      const std::string& model, const RouteWish& wish, Room room) const {
   Route out;
   const gates::Ask ask = job_ask(model, wish);
   const std::int64_t tokens = ask.prompt_tokens + wish.resumed_tokens;
@@ -59,6 +63,7 @@ Route Router::best_of(const Set& set, const ProviderRegistry::ModelIndex& index,
   for (const RouteKey& key : set) {
     const ModelSlot& slot = *slot_of(*key.provider, model);
     if (!fits(*key.provider, slot, wish) || !gate_admits(slot, ask)) continue;
+    if (room == Room::kWanted && !has_room(slot, ask)) continue;
     if (wish.ask == nullptr) {  // the order of the index is all that there is
       out.provider = key.provider;
       return out;
@@ -91,6 +96,7 @@ Route Router::best_of(const Set& set, const ProviderRegistry::ModelIndex& index,
     const ModelSlot* slot = provider == nullptr ? nullptr : slot_of(*provider, model);
     if (slot == nullptr || slot->place != &set || !fits(*provider, *slot, wish)) return true;
     if (!gate_admits(*slot, ask)) return true;
+    if (room == Room::kWanted && !has_room(*slot, ask)) return true;
     const std::int64_t saved = std::min(holder.tokens, tokens - 1);
     if (saved < static_cast<std::int64_t>(kMinPrefixTokens)) return true;
     const double seconds =
@@ -115,9 +121,14 @@ Route Router::best_of(const Set& set, const ProviderRegistry::ModelIndex& index,
 Route Router::best(const std::string& model, const RouteWish& wish) const {
   const auto* index = registry_.model(model);
   if (index == nullptr) return {};
-  if (Route route = best_of(index->free, *index, model, wish)) return route;
-  if (Route route = best_of(index->cooling, *index, model, wish)) return route;
-  return index->num_sound == 0 ? best_of(index->shunned, *index, model, wish) : Route{};
+  // Where the context seems too short for the prompt only when no other will do: it is a guess.
+  for (const Room room : {Room::kWanted, Room::kWhatever}) {
+    if (Route route = best_of(index->free, *index, model, wish, room)) return route;
+    if (Route route = best_of(index->cooling, *index, model, wish, room)) return route;
+    if (index->num_sound > 0) continue;
+    if (Route route = best_of(index->shunned, *index, model, wish, room)) return route;
+  }
+  return {};
 }
 
 Route Router::take_slot(const std::string& model, const RouteWish& wish) {
@@ -227,6 +238,7 @@ gates::Ask Router::job_ask(const std::string& model, const RouteWish& wish) cons
   gates::Ask ask;
   if (wish.ask != nullptr) {
     ask.prompt_tokens = expected_tokens(model, *wish.ask);
+    ask.exact = wish.ask->prompt_tokens > 0;
     ask.max_tokens = wish.ask->max_tokens > 0 ? wish.ask->max_tokens : kUsualAnswer;
   }
   return ask;

@@ -103,8 +103,9 @@ class Router {
 
  private:
   using Set = std::set<RouteKey>;
+  enum class Room { kWanted, kWhatever };
   Route best_of(const Set& set, const ProviderRegistry::ModelIndex& index, const std::string& model,
-                const RouteWish& wish) const;
+                const RouteWish& wish, Room room) const;
   bool gate_admits(const ModelSlot& slot, const gates::Ask& ask) const;
   gates::Ask job_ask(const std::string& model, const RouteWish& wish) const;
 

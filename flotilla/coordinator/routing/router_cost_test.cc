@@ -83,6 +83,22 @@ TEST_F(Routing, TheStateGateOnKeepsAJobFromANodeAndInShadowOnlyTells) {
   EXPECT_EQ(shadow.shadow, gates::Reason::kNoStateMemory);
 }
 
+// Bytes divided by what a token usually has: half of it may be wrong.
+TEST_F(Routing, AGuessedLengthIsNoReasonToRefuseForGood) {
+  Router strict(registry, clock, {.state = gates::Mode::kOn});
+  join("small").slots.at("m").offer.context_length = 1000;
+  RouteAsk guessed = prompt(1001);
+  guessed.prompt_tokens = 0;
+  guessed.prompt_bytes = 8'000;
+  EXPECT_FALSE(strict.hopeless("m", {.ask = &guessed}));
+  for (const Router* any : {&strict, &router})
+    EXPECT_EQ(any->best("m", {.ask = &guessed}).provider->id.value, "small");
+  // But a node with more room comes first.
+  join("large").slots.at("m").offer.context_length = 10'000;
+  for (const Router* any : {&strict, &router})
+    EXPECT_EQ(any->best("m", {.ask = &guessed}).provider->id.value, "large");
+}
+
 TEST_F(Routing, WhenNoNodeCanEverTakeItThatIsSaidAtOnce) {
   Router strict(registry, clock, {.state = gates::Mode::kOn});
   for (const char* name : {"a", "b"}) join(name).slots.at("m").offer.context_length = 1000;
