@@ -6,12 +6,12 @@ import {createWriteStream} from 'node:fs';
 import {parseArgs} from 'node:util';
 import {fileURLToPath} from 'node:url';
 
-import {kModelsDir, restartCoordinator, sleep, startFleet, startNode} from '../../tests/e2e/lib/processes.mjs';
+import {coordinatorCommand, eventually, kModelsDir, kTinyModel, restartCoordinator, sleep, startFleet, startNode} from '../../tests/e2e/lib/processes.mjs';
 import {CleanFailure, firstDifference, makeRandom, makeRequests, runRequest} from './requests.mjs';
 
 export const kDefaults = {
   seconds: 60, streams: 200, nodes: 3, distinct: 96, faultEveryMs: 2000, stopMs: 3000, maxGapMs: 5000, seed: 1,
-  maxSequences: 4, faults: 'kill,stop', coordinatorEveryMs: 0, log: '', quiet: false,
+  maxSequences: 4, recoverySeconds: 20, faults: 'kill,stop', coordinatorEveryMs: 0, log: '', quiet: false,
 };
 
 const quantile = (sorted, q) => (sorted.length === 0 ? 0 : sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))]);
@@ -80,14 +80,56 @@ async function disturbCoordinator(fleet, options, end, counts) {
   }
 }
 
+// A micro-unit per token, so that what was charged is a number of tokens.
+async function setUpMoney(fleet) {
+  coordinatorCommand(fleet, ['prices', 'set', kTinyModel, '--input', '1', '--output', '1']);
+  coordinatorCommand(fleet, ['accounts', 'deposit', 'default', '1000', '--id', 'chaos']);
+  await eventually('the deposit', async () => (await account(fleet)).balance_micro === 1e9);
+  await sleep(1500);  // prices are noticed within a second
+  return account(fleet);
+}
+
+async function account(fleet) {
+  const response = await fetch(`${fleet.url}/v1/account`, {headers: {authorization: `Bearer ${fleet.key}`}});
+  return response.json();
+}
+
+// When nothing runs any more, nothing is reserved; the books are right; and the client paid for what it got: no token
+// twice. `spent`: the tokens of whole answers; `atMost`: those of the others, had they been whole.
+async function checkMoney(fleet, before, spent, atMost, recoverySeconds) {
+  const problems = [];
+  let now;
+  try {
+    now = await eventually('nothing reserved', async () => {
+      const seen = await account(fleet);
+      return seen.reserved_micro === 0 && seen;
+    }, (recoverySeconds + 30) * 1000);
+  } catch (error) {
+    problems.push(`reservations stay open: ${JSON.stringify(await account(fleet))}`);
+    now = await account(fleet);
+  }
+  let audit = '';
+  try {
+    audit = coordinatorCommand(fleet, ['ledger', 'audit']);
+  } catch (error) {
+    audit = `${error.stdout}${error.stderr}`;
+  }
+  if (!audit.includes('the books are right')) problems.push(`audit: ${audit}`);
+  const charged = before.balance_micro - now.balance_micro;
+  if (charged > spent + atMost) problems.push(`${charged} tokens were charged, of at most ${spent + atMost}`);
+  if (atMost === 0 && charged !== spent) problems.push(`${charged} tokens were charged, ${spent} were answered`);
+  return {charged, spent, atMost, reserved: now.reserved_micro, audit: audit.trim().split('\n').at(-1), problems};
+}
+
 // With a mortal coordinator a clean failure is an answer too, and the client asks again.
-async function askUntilAnswered(post, request, options, counts) {
+async function askUntilAnswered(post, request, options, counts, whole) {
   for (;;) {
     try {
       return await runRequest(post, request);
     } catch (error) {
       if (options.coordinatorEveryMs === 0 || !(error instanceof CleanFailure)) throw error;
       ++counts.failedCleanly;
+      counts.failedTokens += whole;
       await sleep(200);
     }
   }
@@ -100,24 +142,30 @@ export async function runChaos(given = {}) {
   const requests = makeRequests(options.distinct, random);
   const nodeArgs = ['--threads', '1', '--max-sequences', String(options.maxSequences)];
   // A queue of 200 is long for two cores; that is not what is tested here.
-  const fleet = await startFleet({models: kModelsDir, numNodes: options.nodes, nodeArgs, args: ['--queue-timeout-s', '300']});
+  const fleet = await startFleet({models: kModelsDir, numNodes: options.nodes, nodeArgs, args: [
+    '--queue-timeout-s', '300', '--recovery-s', String(options.recoverySeconds)]});
   const log = options.log ? createWriteStream(options.log) : null;
   const differences = [];
   try {
     if (log) fleet.main.child.stderr.on('data', (text) => log.write(text));
     const post = (body) => fleet.post(body);
     say(`${options.nodes} nodes; ${requests.length} requests undisturbed...`);
-    const expected = new Map();
+    const expected = new Map(), wholes = new Map();
     const todo = [...requests];
     await Promise.all(Array.from({length: 16}, async () => {
-      for (let r = todo.pop(); r; r = todo.pop()) expected.set(r, (await runRequest(post, r)).seen);
+      for (let r = todo.pop(); r; r = todo.pop()) {
+        const {seen, total} = await runRequest(post, r);
+        expected.set(r, seen);
+        wholes.set(r, total);
+      }
     }));
+    const purse = await setUpMoney(fleet);
 
-    const counts = {kill: 0, stop: 0, skipped: 0, coordinator: 0, failedCleanly: 0};
+    const counts = {kill: 0, stop: 0, skipped: 0, coordinator: 0, failedCleanly: 0, failedTokens: 0};
     const nodes = fleet.nodes.map((_, i) => new NodeUnderFault(fleet, i, nodeArgs));
     const began = performance.now();
     const end = began + options.seconds * 1000;
-    let ended = 0, tokens = 0, calls = 0, inFlight = 0, peak = 0;
+    let ended = 0, tokens = 0, spent = 0, calls = 0, inFlight = 0, peak = 0;
     const worst = [], firsts = [], gaps = [];
     const faults = Promise.all([disturb(nodes, options, random, end, counts), disturbCoordinator(fleet, options, end, counts)]);
     const worker = async () => {
@@ -125,11 +173,12 @@ export async function runChaos(given = {}) {
         const request = random.pick(requests);
         peak = Math.max(peak, ++inFlight);
         try {
-          const answer = await askUntilAnswered(post, request, options, counts);
+          const answer = await askUntilAnswered(post, request, options, counts, wholes.get(request));
           if (answer.seen !== expected.get(request)) {
             differences.push(`${request.name}: ${firstDifference(expected.get(request), answer.seen)}`);
           }
           tokens += answer.tokens;
+          spent += answer.total;
           calls += answer.calls;
           firsts.push(answer.first);
           for (const gap of answer.gaps) gaps.push(gap);
@@ -144,12 +193,14 @@ export async function runChaos(given = {}) {
     await Promise.all(Array.from({length: options.streams}, worker));
     await faults;
     const seconds = (performance.now() - began) / 1000;
+    const money = await checkMoney(fleet, purse, spent, counts.failedTokens, options.coordinatorEveryMs > 0 ? options.recoverySeconds : 0);
+    differences.push(...money.problems);
     for (const list of [worst, firsts, gaps]) list.sort((a, b) => a - b);
     const backAfter = nodes.flatMap((node) => node.backAfter).sort((a, b) => a - b);
     const metrics = await (await fetch(`${fleet.url}/metrics`)).text();
     const metric = (name) => metrics.split('\n').filter((line) => line.startsWith(name)).join('; ') || `${name} 0`;
     const result = {
-      requests: ended, tokens, calls, seconds, peak, differences, counts,
+      requests: ended, tokens, calls, seconds, peak, differences, counts, money,
       worstGap: worst.at(-1) ?? 0, p99WorstGap: quantile(worst, 0.99), p99Gap: quantile(gaps, 0.99),
       p99First: quantile(firsts, 0.99), worstFirst: firsts.at(-1) ?? 0, slowestRestart: backAfter.at(-1) ?? 0,
     };
@@ -160,6 +211,7 @@ export async function runChaos(given = {}) {
     say(`gaps between pieces: p50 ${ms(quantile(gaps, 0.5))}, p99 ${ms(result.p99Gap)}, worst ${ms(result.worstGap)}; worst gap of a stream: p50 ${ms(quantile(worst, 0.5))}, p99 ${ms(result.p99WorstGap)}`);
     say(`first piece: p50 ${ms(quantile(firsts, 0.5))}, p99 ${ms(result.p99First)}, worst ${ms(result.worstFirst)}`);
     for (const name of ['flotilla_answers_continued_total', 'flotilla_attempts_total', 'flotilla_jobs_total', 'flotilla_nodes_silent_total']) say(metric(name));
+    say(`money: ${money.charged} tokens charged, ${money.spent} in whole answers, at most ${money.atMost} in others; ${money.reserved} reserved; ${money.audit}`);
     say(`${differences.length} differences`);
     for (const difference of differences.slice(0, 20)) say(`  ${difference}`);
     return result;

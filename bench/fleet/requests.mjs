@@ -111,7 +111,7 @@ export async function runRequest(post, request) {
       throw new CleanFailure(`cut: ${error.cause?.code ?? error.message}`);
     }
     const seen = comparable(answer.choices.map(ofMessage), answer.usage);
-    return {calls: 0, seen, first: performance.now() - started, gaps: [], tokens: answer.usage.completion_tokens};
+    return {calls: 0, seen, first: performance.now() - started, gaps: [], tokens: answer.usage.completion_tokens, total: answer.usage.total_tokens};
   }
   const decoder = new TextDecoder('utf-8', {fatal: true});
   const gaps = [];
@@ -137,7 +137,7 @@ export async function runRequest(post, request) {
   frames.pop();
   const usage = frames.findLast((frame) => frame.usage)?.usage;
   const calls = checkCalls(frames);
-  return {calls, seen: comparable(assemble(frames).map(ofStream), usage), first, gaps, tokens: usage?.completion_tokens ?? 0};
+  return {calls, seen: comparable(assemble(frames).map(ofStream), usage), first, gaps, tokens: usage?.completion_tokens ?? 0, total: usage?.total_tokens ?? NaN};
 }
 
 export function firstDifference(a, b) {
