@@ -1,6 +1,7 @@
 #include "flotilla/net/byte_stream.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
@@ -115,6 +116,24 @@ void ByteStream::write_some(std::string_view data, Handler done) {
   } else {
     impl_->socket().async_write_some(buffer, std::move(handler));
   }
+}
+
+std::size_t ByteStream::try_read(std::span<char> into) {
+  if (impl_->tls || !impl_->unread.empty() || !impl_->socket().is_open()) return 0;
+  const ssize_t n = ::recv(impl_->socket().native_handle(), into.data(), into.size(), MSG_DONTWAIT);
+  if (n <= 0) return 0;
+  impl_->bytes_read += static_cast<std::uint64_t>(n);
+  return static_cast<std::size_t>(n);
+}
+
+std::size_t ByteStream::try_write(std::string_view data) {
+  if (impl_->tls || !impl_->socket().is_open()) return 0;
+  // Straight to the kernel: Asio would post a completion, which costs as much as the call.
+  const ssize_t n = ::send(impl_->socket().native_handle(), data.data(), data.size(),
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n <= 0) return 0;  // whatever it is, the write that waits will see it
+  impl_->bytes_written += static_cast<std::uint64_t>(n);
+  return static_cast<std::size_t>(n);
 }
 
 void ByteStream::unread(std::string data) { impl_->unread.insert(0, data); }

@@ -38,6 +38,12 @@ class ByteStream {
 
   void read_some(std::span<char> into, Handler done);
   void write_some(std::string_view data, Handler done);
+  // Reads what is there: 0 when nothing is, at the end, after an error, or under TLS; the next
+  // read_some tells. No read may be pending.
+  std::size_t try_read(std::span<char> into);
+  // Writes what the socket takes now and says how much that was: 0 when it is full, broken, or
+  // under TLS. No write may be pending.
+  std::size_t try_write(std::string_view data);
   // Puts bytes back: the next reads return them first.
   void unread(std::string data);
 

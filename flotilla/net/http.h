@@ -61,6 +61,9 @@ class HttpExchange {
   // Closes the connection without a proper end, so that the client sees a broken stream.
   virtual void abort() = 0;
   virtual bool alive() const = 0;
+  // The connection's: who answers from there wakes no other thread. nullptr where there is no
+  // connection (tests).
+  virtual const Strand* strand() const { return nullptr; }
   // `on_closed` runs once when the client goes away before the answer is complete; `on_drained`
   // whenever the queue has fallen below half its limit after write() returned false. Both on the
   // connection's strand. Set before answering.

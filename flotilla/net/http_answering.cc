@@ -63,7 +63,7 @@ void HttpConnection::apply(AnswerStep& step) {
 void HttpConnection::begin_answer(HttpResponse& response, bool streamed) {
   // After a broken head the parser may not know method and version: HTTP/1.1 is then the safe
   // guess.
-  const bool http_1_0 = parser_ && parser_->is_http_1_0();
+  const bool http_1_0 = parser_ ? parser_->is_http_1_0() : is_http_1_0_;
   answer_has_body_ = !is_head_request_ && status_has_body(response.status);
   answer_is_chunked_ = streamed && !http_1_0;
   if (wants_close(response.headers) || context_->draining || (streamed && http_1_0))
@@ -91,9 +91,16 @@ void HttpConnection::enqueue(std::string bytes) {
 
 void HttpConnection::write_next() {
   if (writing_ || phase_ == Phase::kClosed) return;
+  while (!output_.empty()) {
+    const std::string_view left = std::string_view(output_.front()).substr(output_offset_);
+    const std::size_t n = stream_->try_write(left);
+    sent(n);
+    if (n < left.size()) break;
+  }
   if (output_.empty()) {
-    if (answer_complete_ && phase_ == Phase::kAnswering) answer_written();
-    return;
+    if (!answer_complete_ || phase_ != Phase::kAnswering) return;
+    if (answer_) notify_drained(*answer_);
+    return answer_written();
   }
   writing_ = true;
   last_progress_ = std::chrono::steady_clock::now();
@@ -111,15 +118,18 @@ void HttpConnection::on_written(error_code error, std::size_t n) {
   writing_ = false;
   if (phase_ == Phase::kClosed) return;
   if (error) return close(false);
-  output_bytes_ -= n;
-  output_offset_ += n;
-  if (output_offset_ == output_.front().size()) {
-    output_.pop_front();
-    output_offset_ = 0;
-  }
+  sent(n);
   const std::shared_ptr<AnswerState> answer = answer_;
   write_next();
   if (answer) notify_drained(*answer);
+}
+
+void HttpConnection::sent(std::size_t n) {
+  output_bytes_ -= n;
+  output_offset_ += n;
+  if (output_offset_ < output_.front().size()) return;
+  output_.pop_front();
+  output_offset_ = 0;
 }
 
 void HttpConnection::notify_drained(AnswerState& answer) {
@@ -161,7 +171,7 @@ void HttpConnection::answer_written() {
   }
   answer_.reset();
   answer_complete_ = false;
-  is_head_request_ = false;
+  is_head_request_ = is_http_1_0_ = false;
   parser_.reset();
   if (!keep_alive_ || context_->draining) return linger();
   phase_ = Phase::kIdle;

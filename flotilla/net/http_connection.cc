@@ -61,9 +61,18 @@ void HttpConnection::want_read() {
   stream_->read_some(into, [self = shared_from_this(), into](error_code error, std::size_t n) {
     self->reading_ = false;
     if (self->phase_ == Phase::kClosed) return;
-    if (!error && self->phase_ != Phase::kLinger) self->input_.append(into.data(), n);
+    if (!error && self->phase_ != Phase::kLinger) {
+      self->input_.append(into.data(), n);
+      if (n == into.size() && self->phase_ == Phase::kIdle) self->read_rest();
+    }
     self->on_read(error, n);
   });
+}
+
+// Most requests are there at once: they need no buffer of their own.
+void HttpConnection::read_rest() {
+  thread_local std::array<char, kReadChunk> buffer;
+  input_.append(buffer.data(), stream_->try_read(buffer));
 }
 
 void HttpConnection::on_read(error_code error, std::size_t) {
@@ -166,6 +175,10 @@ void HttpConnection::dispatch() {
   HttpRequest request = std::move(parser_->request());
   request.peer = stream_->peer();
   request.secure = stream_->secure();
+  // A stream may stay open for long: what read its request goes now.
+  is_http_1_0_ = parser_->is_http_1_0();
+  parser_.reset();
+  if (input_.empty()) std::string().swap(input_);
   answer_ = std::make_shared<AnswerState>();
   answer_->queued_bytes = output_bytes_;
   want_read();  // notices a client that leaves

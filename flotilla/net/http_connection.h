@@ -62,6 +62,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   };
 
   void want_read();
+  void read_rest();
   void on_read(boost::system::error_code error, std::size_t n);
   void on_read_end();
   void process();
@@ -76,6 +77,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void begin_answer(HttpResponse& response, bool streamed);
   void enqueue(std::string bytes);
   void write_next();
+  void sent(std::size_t n);  // of the output's first entry
   void on_written(boost::system::error_code error, std::size_t n);
   void notify_drained(AnswerState& answer);
   void check_write_progress();
@@ -100,6 +102,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   std::shared_ptr<AnswerState> answer_;  // of the current request; null for answers of our own
   bool is_head_request_ = false;
+  bool is_http_1_0_ = false;
   bool answer_is_chunked_ = false;
   bool answer_has_body_ = true;
   bool answer_complete_ = false;  // every byte of it is in output_ or written

@@ -95,6 +95,8 @@ void HttpExchangeImpl::set_callbacks(std::function<void()> on_closed,
   }
 }
 
+const Strand* HttpExchangeImpl::strand() const { return &connection_->strand(); }
+
 void HttpExchangeImpl::post_flush() {
   {
     std::lock_guard lock(state_->mutex);

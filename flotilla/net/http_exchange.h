@@ -58,6 +58,7 @@ class HttpExchangeImpl final : public HttpExchange {
   void end() override;
   void abort() override;
   bool alive() const override { return state_->alive; }
+  const Strand* strand() const override;
   void set_callbacks(std::function<void()> on_closed, std::function<void()> on_drained) override;
 
  private:

@@ -6,6 +6,7 @@
 #include "flotilla/base/check.h"
 #include "flotilla/json/json.h"
 #include "flotilla/log/log.h"
+#include "flotilla/serving/event_batch.h"
 
 #include <boost/json/value.hpp>
 
@@ -99,8 +100,12 @@ bool ChatSession::on_event(ChatEvent event) {
     room = !reader_full_ && inbox_.size() < kMaxInbox;
     if (!room) paused_ = true;
   }
-  if (must_post) lane_->post([self = shared_from_this()] { self->drain(); });
+  if (must_post && !EventBatch::take(shared_from_this())) wake();
   return room;
+}
+
+void ChatSession::wake() {
+  lane_->post([self = shared_from_this()] { self->drain(); });
 }
 
 void ChatSession::drain() {

@@ -55,6 +55,8 @@ class ChatSession : public std::enable_shared_from_this<ChatSession> {
   void start();
   // From any thread: answers with an error (the surface is closing).
   void stop(Error error);
+  // From any thread: events have come. For EventBatch.
+  void wake();
 
  private:
   struct Choice {

@@ -315,7 +315,8 @@ void HttpSurface::serve_api(const Exchange& in, const Route& route, Caller calle
                                .exchange = in.http,
                                .caller = std::move(caller),
                                .base_headers = in.headers};
-  std::make_shared<ChatSession>(context, std::move(session), lanes_())->start();
+  auto lane = lanes_(*in.http);
+  std::make_shared<ChatSession>(context, std::move(session), std::move(lane))->start();
 }
 
 net::HttpResponse HttpSurface::serve_models() const {

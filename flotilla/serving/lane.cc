@@ -1,5 +1,6 @@
 #include "flotilla/serving/lane.h"
 
+#include "flotilla/net/http.h"
 #include "flotilla/net/io_runtime.h"
 
 namespace flotilla::serving {
@@ -7,7 +8,7 @@ namespace {
 
 class NetLane final : public Lane {
  public:
-  explicit NetLane(net::IoRuntime& io) : strand_(io), timer_(strand_) {}
+  explicit NetLane(net::Strand strand) : strand_(std::move(strand)), timer_(strand_) {}
   void post(std::function<void()> task) override { strand_.post(std::move(task)); }
   void after(std::chrono::milliseconds delay, std::function<void()> task) override {
     timer_.after(delay, std::move(task));
@@ -22,7 +23,10 @@ class NetLane final : public Lane {
 }  // namespace
 
 LaneFactory make_net_lanes(net::IoRuntime& io) {
-  return [&io] { return std::make_unique<NetLane>(io); };
+  return [&io](const net::HttpExchange& exchange) {
+    const net::Strand* strand = exchange.strand();
+    return std::make_unique<NetLane>(strand != nullptr ? *strand : net::Strand(io));
+  };
 }
 
 }  // namespace flotilla::serving

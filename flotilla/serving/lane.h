@@ -7,8 +7,9 @@
 #include <memory>
 
 namespace flotilla::net {
+class HttpExchange;
 class IoRuntime;
-}
+}  // namespace flotilla::net
 
 namespace flotilla::serving {
 
@@ -21,9 +22,10 @@ class Lane {
   virtual void cancel_timer() = 0;
 };
 
-using LaneFactory = std::function<std::unique_ptr<Lane>()>;
+// Makes the lane of the request that is answered there.
+using LaneFactory = std::function<std::unique_ptr<Lane>(const net::HttpExchange&)>;
 
-// Lanes on strands of `io`, which must outlive them.
+// Lanes on the strands of their connections, else on new ones of `io`, which must outlive them.
 LaneFactory make_net_lanes(net::IoRuntime& io);
 
 }  // namespace flotilla::serving

@@ -22,7 +22,7 @@ class FakeLoop {
   FakeClock clock;
 
   LaneFactory lanes() {
-    return [this] { return std::make_unique<FakeLane>(*this); };
+    return [this](const net::HttpExchange&) { return std::make_unique<FakeLane>(*this); };
   }
   void run() {
     while (!tasks_.empty()) {

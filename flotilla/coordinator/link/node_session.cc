@@ -3,6 +3,7 @@
 #include "flotilla/log/log.h"
 #include "flotilla/protocol/codec.h"
 #include "flotilla/protocol/link_error.h"
+#include "flotilla/serving/event_batch.h"
 
 namespace flotilla::coordinator {
 namespace {
@@ -12,6 +13,8 @@ constexpr std::size_t kMaxEarlyFrames = 4;
 // step and job.
 // Messages of one node that wait for the core strand.
 constexpr std::size_t kMaxHandedOver = std::size_t{64} << 20;
+constexpr std::size_t kMaxBurst = 128;  // messages of one node in one task of the core
+constexpr int kIdleTurns = 2;
 constexpr std::size_t kMessageCost = 1024;  // of a small message, beside its bytes
 // The socket closes when more than 16 MiB wait in it.
 constexpr std::size_t kSteeringBytes = 1u << 20;
@@ -134,23 +137,46 @@ void NodeSession::hand_over(const protocol::FrameHeader& header, protocol::Provi
         {ErrorCode::kResourceExhausted, "the node sends faster than its messages can be handled"});
   }
   const bool joins = !std::exchange(joined_, true);
-  context_.core(
-      [self = shared_from_this(), header, joins, cost, message = std::move(message)]() mutable {
-        self->handed_over_bytes_ -= cost;
-        if (joins) {
-          self->registered_ = true;
-          self->context_.dispatcher.node_joined({self->provider_, self->known_->node, self},
-                                                std::get<protocol::Register>(message));
-        } else {
-          self->context_.dispatcher.node_message(self->provider_, self.get(), header.job,
-                                                 header.attempt, std::move(message));
-        }
-      });
+  burst_.push_back({header.job, header.attempt, joins, cost, std::move(message)});
+  if (burst_.size() >= kMaxBurst) return pass_burst();
+  if (!std::exchange(gathering_, true)) gather(0, 0);
+}
+
+// What has arrived together goes to the core strand together: a burst costs it one task, and each
+// stream one write. Nobody waits for it: as soon as the socket has nothing more it is passed on.
+void NodeSession::gather(std::size_t seen, int idle) {
+  socket_->post([self = shared_from_this(), seen, idle] {
+    const std::size_t now = self->burst_.size();
+    // A frame that is there already comes within two turns of the strand.
+    if (now > 0 && (now != seen || idle < kIdleTurns))
+      return self->gather(now, now != seen ? 0 : idle + 1);
+    self->gathering_ = false;
+    self->pass_burst();
+  });
+}
+
+void NodeSession::pass_burst() {
+  if (burst_.empty()) return;
+  context_.core([self = shared_from_this(), burst = std::exchange(burst_, {})]() mutable {
+    const serving::EventBatch batch;
+    for (Handed& m : burst) {
+      self->handed_over_bytes_ -= m.cost;
+      if (m.joins) {
+        self->registered_ = true;
+        self->context_.dispatcher.node_joined({self->provider_, self->known_->node, self},
+                                              std::get<protocol::Register>(m.message));
+      } else {
+        self->context_.dispatcher.node_message(self->provider_, self.get(), m.job, m.attempt,
+                                               std::move(m.message));
+      }
+    }
+  });
 }
 
 void NodeSession::on_closed(const std::string& reason) {
   step_ = Step::kClosed;
   if (!joined_) return;
+  pass_burst();
   context_.core([self = shared_from_this(), reason] {
     self->context_.dispatcher.node_closed(self->provider_, self.get(), reason);
   });

@@ -63,6 +63,8 @@ class NodeSession final : public NodeLink, public std::enable_shared_from_this<N
   // `bytes`: of the body it came in.
   void hand_over(const protocol::FrameHeader& header, protocol::ProviderMessage message,
                  std::size_t bytes);
+  void gather(std::size_t seen, int idle);
+  void pass_burst();
   void transmit(const protocol::CoordinatorMessage& message, const JobId& job,
                 std::uint32_t attempt);
   // Tells the node why, as its step allows, and closes.
@@ -80,6 +82,16 @@ class NodeSession final : public NodeLink, public std::enable_shared_from_this<N
   ProviderId provider_;
   std::vector<std::string> early_;  // frames that came while the binding was written
   bool joined_ = false;             // Register was handed over
+
+  struct Handed {
+    JobId job;
+    std::uint32_t attempt = 0;
+    bool joins = false;
+    std::size_t cost = 0;
+    protocol::ProviderMessage message;
+  };
+  std::vector<Handed> burst_;  // for the core strand
+  bool gathering_ = false;
 
   std::atomic<bool> registered_{false};
   std::atomic<std::size_t> handed_over_bytes_{0};  // of messages that wait for the core strand
