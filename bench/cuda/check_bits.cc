@@ -80,13 +80,27 @@ void check_shapes(Backend& backend, bool flagship, Report& report) {
   check("down", {5376}, 21504);
 }
 
-void check_generic(Backend& backend, Report& report) {
+// The first ones are packed, the others as the checkpoint has them.
+void check_formats(Backend& backend, Report& report) {
+  using enum WeightFormat;
   for (const MatrixKind kind :
-       {MatrixKind{WeightFormat::kAffine, 8, 64}, MatrixKind{WeightFormat::kMxfp4, 4, 32},
-        MatrixKind{WeightFormat::kBF16}, MatrixKind{WeightFormat::kAffine, 6, 128}}) {
+       {MatrixKind{kAffine, 8, 64}, MatrixKind{kAffine, 8, 32}, MatrixKind{kAffine, 8, 128},
+        MatrixKind{kAffine, 4, 32}, MatrixKind{kAffine, 4, 64}, MatrixKind{kAffine, 4, 128},
+        MatrixKind{kMxfp4, 4, 32}, MatrixKind{kMxfp8, 8, 32}, MatrixKind{kBF16},
+        MatrixKind{kAffine, 6, 128}, MatrixKind{kNvfp4, 4, 16}, MatrixKind{kF16}}) {
+    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{200, 768}, {640, 5376}}) {
+      std::vector<std::unique_ptr<Matrix>> weights;
+      weights.push_back(std::move(backend.prepare(fixed_matrix(kind, n, k, 3))).value());
+      check_group(backend,
+                  matrix_kind_name(kind) + " " + std::to_string(n) + " x " + std::to_string(k),
+                  weights, report);
+    }
+    auto gated =
+        backend.prepare_gated(fixed_matrix(kind, 300, 1152, 7), fixed_matrix(kind, 300, 1152, 8));
+    if (!gated.ok() || *gated == nullptr) continue;
     std::vector<std::unique_ptr<Matrix>> weights;
-    weights.push_back(std::move(backend.prepare(fixed_matrix(kind, 192, 768, 3))).value());
-    check_group(backend, matrix_kind_name(kind), weights, report);
+    weights.push_back(std::move(gated).value());
+    check_group(backend, matrix_kind_name(kind) + " gated", weights, report, true);
   }
 }
 
@@ -187,7 +201,7 @@ int check_bits(Backend& backend, bool flagship_shapes) {
   std::printf("bits of a row alone and among others\n");
   Report report;
   check_shapes(backend, flagship_shapes, report);
-  check_generic(backend, report);
+  check_formats(backend, report);
   check_prepared(backend, report);
   if (flagship_shapes) check_repeats(backend, report);
   return report.failures();

@@ -29,4 +29,10 @@ struct FlagshipOptions {
 // Gemma 4 31B with made-up weights on the card: tables of whole steps.
 int bench_flagship(backend::Backend& backend, const FlagshipOptions& options);
 
+// Products of every packed format on one of the flagship's shapes: reading rate and TFLOP/s.
+int bench_formats(backend::Backend& backend);
+// What the bit-contract costs. No backend may hold the card. `cublas_lt`: path of the library,
+// empty: where the loader finds it.
+int measure_relaxations(const std::string& cublas_lt);
+
 }  // namespace flotilla::cuda_check

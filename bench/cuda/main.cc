@@ -1,7 +1,8 @@
 // flotilla-cuda-check [PART...] [--source DIR] [--layers N]: checks and measures the CUDA backend
 // on card 0. Parts: self, ops, bits, flagship-bits, models, recovery (all of them when none is
-// named); bench (profile: only its last table); and bf16, which needs no card. Exit status: 0 all
-// good, 1 a failure, 2 no usable card.
+// named); bench (profile: only its last table); formats (products of every packed format);
+// relaxations (what the bit-contract costs; --cublas-lt FILE names the library to compare with);
+// and bf16, which needs no card. Exit status: 0 all good, 1 a failure, 2 no usable card.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,10 +23,13 @@ int run(int argc, char** argv) {
   std::set<std::string> parts;
   if (argc == 2 && std::strcmp(argv[1], "engine-worker") == 0) return worker::worker_process();
   std::string source = FLOTILLA_SOURCE_DIR;
+  std::string cublas_lt;
   cuda_check::FlagshipOptions flagship;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--source") == 0 && i + 1 < argc) {
       source = argv[++i];
+    } else if (std::strcmp(argv[i], "--cublas-lt") == 0 && i + 1 < argc) {
+      cublas_lt = argv[++i];
     } else if (std::strcmp(argv[i], "--layers") == 0 && i + 1 < argc) {
       flagship.layers = std::atoi(argv[++i]);
     } else {
@@ -53,7 +57,9 @@ int run(int argc, char** argv) {
   flagship.only_profile = parts.contains("profile");
   if (flagship.only_profile || parts.contains("bench"))
     failures += cuda_check::bench_flagship(backend, flagship);
+  if (parts.contains("formats")) failures += cuda_check::bench_formats(backend);
   made->reset();
+  if (parts.contains("relaxations")) failures += cuda_check::measure_relaxations(cublas_lt);
   if (parts.contains("recovery")) failures += cuda_check::check_recovery(source);
   std::printf("%d failure(s)\n", failures);
   return failures == 0 ? 0 : 1;

@@ -19,47 +19,6 @@ const CudaMatrix& matrix_of(const Matrix* matrix) {
   return static_cast<const CudaMatrix&>(*matrix);
 }
 
-ScaleKind scale_kind(const CudaMatrix& m) {
-  if (m.scales() == nullptr) return ScaleKind::kNone;
-  if (m.stored().format == WeightFormat::kNvfp4) return ScaleKind::kE4M3;
-  if (m.stored().format != WeightFormat::kAffine) return ScaleKind::kE8M0;
-  return m.scale_type() == DType::kF32   ? ScaleKind::kF32
-         : m.scale_type() == DType::kF16 ? ScaleKind::kF16
-                                         : ScaleKind::kBF16;
-}
-
-CodeKind code_kind(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return CodeKind::kF32;
-    case WeightFormat::kF16:
-      return CodeKind::kF16;
-    case WeightFormat::kBF16:
-      return CodeKind::kBF16;
-    case WeightFormat::kMxfp4:
-    case WeightFormat::kNvfp4:
-      return CodeKind::kE2M1;
-    case WeightFormat::kMxfp8:
-      return CodeKind::kE4M3;
-    case WeightFormat::kAffine:
-      break;
-  }
-  return CodeKind::kAffine;
-}
-
-GenericMatrix generic(const CudaMatrix& m) {
-  const auto bytes = [](const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); };
-  return {.codes = bytes(m.codes()),
-          .scales = bytes(m.scales()),
-          .biases = bytes(m.biases()),
-          .code = code_kind(m.stored().format),
-          .scale = scale_kind(m),
-          .bits = m.stored().bits,
-          .group = std::max(1, m.stored().group_size),
-          .n = as_int(m.n()),
-          .k = as_int(m.k())};
-}
-
 const std::uint8_t* packed_of(const CudaMatrix& m) {
   return reinterpret_cast<const std::uint8_t*>(m.packed());
 }
@@ -182,9 +141,9 @@ void CudaBackend::embedding(const EmbeddingArgs& args) {
                         reinterpret_cast<const std::int32_t*>(state_->choices->data())};
   run("embedding", [&](cudaStream_t stream) {
     return m.is_packed()
-               ? embedding_packed(packed_of(m), as_int(m.k()), tokens, static_cast<int>(count),
-                                  args.scale, values_of(args.out), stream)
-               : embedding_generic(generic(m), tokens, static_cast<int>(count), args.scale,
+               ? embedding_blocks(m.format(), packed_of(m), as_int(m.k()), tokens,
+                                  static_cast<int>(count), args.scale, values_of(args.out), stream)
+               : embedding_generic(generic_matrix(m), tokens, static_cast<int>(count), args.scale,
                                    values_of(args.out), stream);
   });
 }
@@ -218,7 +177,10 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
   }
   const bool fused = weights.size() <= kMaxSegments &&
                      std::all_of(weights.begin(), weights.end(),
-                                 [](const Matrix* w) { return matrix_of(w).is_packed(); }) &&
+                                 [&](const Matrix* w) {
+                                   return matrix_of(w).is_packed() &&
+                                          matrix_of(w).format() == matrix_of(weights[0]).format();
+                                 }) &&
                      std::all_of(outs.begin(), outs.end(),
                                  [&](const Tensor& t) { return t.dtype() == outs[0].dtype(); });
   if (!fused && weights.size() > 1) {
@@ -228,7 +190,7 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
   }
   if (!fused) {
     run("linear", [&](cudaStream_t stream) {
-      return linear_generic(generic(matrix_of(weights[0])), x.data<bf16>(), as_int(m),
+      return linear_generic(generic_matrix(matrix_of(weights[0])), x.data<bf16>(), as_int(m),
                             values_of(outs[0]), stream);
     });
     return;
@@ -253,13 +215,13 @@ void CudaBackend::run_products(std::span<const Matrix* const> weights, const Ten
     blocks += (as_int(w.n()) + kRows - 1) / kRows;
   }
   const int groups = as_int(k) / kGroup;
-  params.part = {
-      .units = blocks * groups,
-      .groups = groups,
-      .procs = std::min(kProcsPerMultiprocessor * state_->info.multiprocessors, blocks * groups)};
+  params.part = {.units = blocks * groups,
+                 .groups = groups,
+                 .procs = partition_procs(blocks, groups,
+                                          kProcsPerMultiprocessor * state_->info.multiprocessors)};
   run("linear", [&](cudaStream_t stream) {
-    return linear_packed(x.data<bf16>(), as_int(k), params, state_->workspace,
-                         state_->info.multiprocessors, stream);
+    return linear_blocks(matrix_of(weights[0]).format(), x.data<bf16>(), as_int(k), params,
+                         state_->workspace, state_->info.multiprocessors, stream);
   });
 }
 

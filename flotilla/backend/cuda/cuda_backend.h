@@ -58,6 +58,10 @@ class CudaBackend final : public Backend, public CudaDevice, public PageDevice {
   void copy_positions(const KvGeometry& geometry, std::byte* to, const std::byte* from,
                       std::int64_t positions) override;
 
+  std::unique_ptr<Matrix> synthetic_matrix(WeightFormat format, int bits, int group_size,
+                                           std::int64_t n, std::int64_t k,
+                                           std::uint64_t seed) override;
+  void count_differences(const Tensor& a, const Tensor& b, const Tensor& count) override;
   std::unique_ptr<Matrix> synthetic_matrix(std::int64_t n, std::int64_t k,
                                            std::uint64_t seed) override;
   double read_bandwidth(std::size_t bytes, int repeats) override;

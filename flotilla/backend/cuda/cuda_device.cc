@@ -115,12 +115,34 @@ Capabilities CudaBackend::capabilities() const {
 std::unique_ptr<Matrix> CudaBackend::synthetic_matrix(std::int64_t n, std::int64_t k,
                                                       std::uint64_t seed) {
   FLOTILLA_CHECK(k % kGroup == 0, "a synthetic matrix has whole groups");
-  auto packed = make_device_buffer(packed_bytes(n, k));
+  auto packed = make_device_buffer(packed_bytes(BlockFormat::kAffine4, n, k));
   if (!packed.ok()) throw DeviceError(packed.error().message);
   check_cuda(synthesize(reinterpret_cast<std::uint8_t*>((*packed)->data()), static_cast<int>(n),
                         static_cast<int>(k), seed, state_->stream),
              "making weights");
-  return std::make_unique<CudaMatrix>(n, k, std::move(packed).value());
+  return std::make_unique<CudaMatrix>(n, k, BlockFormat::kAffine4, std::move(packed).value());
+}
+
+std::unique_ptr<Matrix> CudaBackend::synthetic_matrix(WeightFormat format, int bits, int group_size,
+                                                      std::int64_t n, std::int64_t k,
+                                                      std::uint64_t seed) {
+  const auto blocks = block_format(format, bits, group_size, tensor::DType::kBF16, k);
+  if (!blocks) return nullptr;
+  auto packed = make_device_buffer(packed_bytes(*blocks, n, k));
+  if (!packed.ok()) throw DeviceError(packed.error().message);
+  check_cuda(synthesize_blocks(*blocks, reinterpret_cast<std::uint8_t*>((*packed)->data()),
+                               static_cast<int>(n), static_cast<int>(k), seed, state_->stream),
+             "making weights");
+  return std::make_unique<CudaMatrix>(n, k, *blocks, std::move(packed).value());
+}
+
+void CudaBackend::count_differences(const Tensor& a, const Tensor& b, const Tensor& count) {
+  FLOTILLA_CHECK(a.num_bytes() == b.num_bytes() && a.num_bytes() % 4 == 0,
+                 "tensors to compare have one size");
+  run("comparing", [&](cudaStream_t stream) {
+    return cuda::count_differences(a.bytes(), b.bytes(), a.num_bytes(),
+                                   reinterpret_cast<unsigned long long*>(count.bytes()), stream);
+  });
 }
 
 double CudaBackend::timed(const std::function<void()>& work) {

@@ -35,6 +35,12 @@ class CudaDevice {
   // A packed matrix of made-up weights with variance 1 / k, made on the card.
   virtual std::unique_ptr<Matrix> synthetic_matrix(std::int64_t n, std::int64_t k,
                                                    std::uint64_t seed) = 0;
+  // The same in any format that the fast kernels serve, of variance 1 / k or so; null in others.
+  virtual std::unique_ptr<Matrix> synthetic_matrix(WeightFormat format, int bits, int group_size,
+                                                   std::int64_t n, std::int64_t k,
+                                                   std::uint64_t seed) = 0;
+  // Adds the number of 32-bit words in which two tensors on the card differ to the int64 `count`.
+  virtual void count_differences(const Tensor& a, const Tensor& b, const Tensor& count) = 0;
   // Bytes per second of reading a buffer that is larger than the cache: the best of `repeats`.
   virtual double read_bandwidth(std::size_t bytes, int repeats) = 0;
   // Seconds that the operations called by `work` take on the card.

@@ -59,9 +59,77 @@ std::size_t CudaMatrix::resident_bytes() const {
   return total;
 }
 
-std::size_t packed_bytes(std::int64_t n, std::int64_t k) {
+namespace {
+
+ScaleKind scale_kind(const CudaMatrix& m) {
+  if (m.scales() == nullptr) return ScaleKind::kNone;
+  if (m.stored().format == WeightFormat::kNvfp4) return ScaleKind::kE4M3;
+  if (m.stored().format != WeightFormat::kAffine) return ScaleKind::kE8M0;
+  return m.scale_type() == DType::kF32   ? ScaleKind::kF32
+         : m.scale_type() == DType::kF16 ? ScaleKind::kF16
+                                         : ScaleKind::kBF16;
+}
+
+CodeKind code_kind(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return CodeKind::kF32;
+    case WeightFormat::kF16:
+      return CodeKind::kF16;
+    case WeightFormat::kBF16:
+      return CodeKind::kBF16;
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return CodeKind::kE2M1;
+    case WeightFormat::kMxfp8:
+      return CodeKind::kE4M3;
+    case WeightFormat::kAffine:
+      break;
+  }
+  return CodeKind::kAffine;
+}
+
+}  // namespace
+
+GenericMatrix generic_matrix(const CudaMatrix& m) {
+  const auto bytes = [](const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); };
+  return {.codes = bytes(m.codes()),
+          .scales = bytes(m.scales()),
+          .biases = bytes(m.biases()),
+          .code = code_kind(m.stored().format),
+          .scale = scale_kind(m),
+          .bits = m.stored().bits,
+          .group = std::max(1, m.stored().group_size),
+          .n = static_cast<int>(m.n()),
+          .k = static_cast<int>(m.k())};
+}
+
+std::optional<BlockFormat> block_format(WeightFormat format, int bits, int group_size,
+                                        DType scale_type, std::int64_t k) {
+  if (k % kGroup != 0) return std::nullopt;
+  switch (format) {
+    case WeightFormat::kBF16:
+      return BlockFormat::kDense;
+    case WeightFormat::kMxfp4:
+      return group_size == 32 ? std::optional(BlockFormat::kE2M1) : std::nullopt;
+    case WeightFormat::kMxfp8:
+      return group_size == 32 ? std::optional(BlockFormat::kE4M3) : std::nullopt;
+    case WeightFormat::kAffine:
+      break;
+    default:
+      return std::nullopt;
+  }
+  const bool fine = group_size == 32;
+  if (scale_type != DType::kBF16 || (!fine && group_size != 64 && group_size != 128))
+    return std::nullopt;
+  if (bits == 4) return fine ? BlockFormat::kAffine4Fine : BlockFormat::kAffine4;
+  if (bits == 8) return fine ? BlockFormat::kAffine8Fine : BlockFormat::kAffine8;
+  return std::nullopt;
+}
+
+std::size_t packed_bytes(BlockFormat format, std::int64_t n, std::int64_t k) {
   return static_cast<std::size_t>((n + kRows - 1) / kRows) * static_cast<std::size_t>(k / kGroup) *
-         kBlockBytes;
+         static_cast<std::size_t>(block_bytes(format));
 }
 
 namespace {
@@ -69,12 +137,6 @@ namespace {
 // The parts of a stored matrix on the card.
 struct Parts {
   std::shared_ptr<tensor::Buffer> codes, scales, biases;
-
-  StoredRows rows() const {
-    return {reinterpret_cast<const std::uint32_t*>(codes->data()),
-            reinterpret_cast<const bf16*>(scales->data()),
-            reinterpret_cast<const bf16*>(biases->data())};
-  }
 };
 
 Result<Parts> copy_parts(const StoredMatrix& stored, HostUpload& upload) {
@@ -89,16 +151,16 @@ Result<Parts> copy_parts(const StoredMatrix& stored, HostUpload& upload) {
   return parts;
 }
 
-bool is_fast(const StoredMatrix& m) {
-  return m.format == WeightFormat::kAffine && m.bits == 4 && m.group_size == kGroup &&
-         m.scales.dtype() == DType::kBF16;
+std::optional<BlockFormat> format_of(const StoredMatrix& m) {
+  return block_format(m.format, m.bits, m.group_size,
+                      m.scales.empty() ? DType::kF32 : m.scales.dtype(), m.k);
 }
 
 // Runs repack(packed, flag). Null when a scale is out of range.
 template <class Repack>
-Result<std::shared_ptr<tensor::Buffer>> pack(std::int64_t n, std::int64_t k, cudaStream_t stream,
-                                             Repack&& repack) {
-  FLOTILLA_TRY(auto packed, make_device_buffer(packed_bytes(n, k)));
+Result<std::shared_ptr<tensor::Buffer>> pack(BlockFormat format, std::int64_t n, std::int64_t k,
+                                             cudaStream_t stream, Repack&& repack) {
+  FLOTILLA_TRY(auto packed, make_device_buffer(packed_bytes(format, n, k)));
   FLOTILLA_TRY(auto flag, make_device_buffer(sizeof(int)));
   check_cuda(cudaMemsetAsync(flag->data(), 0, sizeof(int), stream), "packing weights");
   check_cuda(
@@ -120,36 +182,43 @@ Result<std::unique_ptr<Matrix>> make_cuda_matrix(const StoredMatrix& stored, Hos
   auto* stream = static_cast<cudaStream_t>(stream_handle);
   FLOTILLA_TRY_STATUS(check_format(stored));
   FLOTILLA_TRY(Parts parts, copy_parts(stored, upload));
-  if (is_fast(stored)) {
-    FLOTILLA_TRY(auto packed,
-                 pack(stored.n, stored.k, stream, [&](std::uint8_t* to, int* out_of_range) {
-                   return repack(parts.rows(), to, static_cast<int>(stored.n),
-                                 static_cast<int>(stored.k), out_of_range, stream);
-                 }));
-    if (packed)
-      return std::unique_ptr<Matrix>(
-          std::make_unique<CudaMatrix>(stored.n, stored.k, std::move(packed)));
-  }
-  return std::unique_ptr<Matrix>(std::make_unique<CudaMatrix>(
-      stored, std::move(parts.codes), std::move(parts.scales), std::move(parts.biases)));
+  const std::optional<BlockFormat> format = format_of(stored);
+  auto matrix = std::make_unique<CudaMatrix>(stored, std::move(parts.codes),
+                                             std::move(parts.scales), std::move(parts.biases));
+  if (!format) return std::unique_ptr<Matrix>(std::move(matrix));
+  FLOTILLA_TRY(auto packed,
+               pack(*format, stored.n, stored.k, stream, [&](std::uint8_t* to, int* out_of_range) {
+                 return pack_blocks(*format, generic_matrix(*matrix), nullptr, to, out_of_range,
+                                    stream);
+               }));
+  if (!packed) return std::unique_ptr<Matrix>(std::move(matrix));
+  return std::unique_ptr<Matrix>(
+      std::make_unique<CudaMatrix>(stored.n, stored.k, *format, std::move(packed)));
 }
 
 Result<std::unique_ptr<Matrix>> make_gated_matrix(const StoredMatrix& gate, const StoredMatrix& up,
                                                   HostUpload& upload, void* stream_handle) {
   auto* stream = static_cast<cudaStream_t>(stream_handle);
-  if (!is_fast(gate) || !is_fast(up)) return std::unique_ptr<Matrix>();
+  const std::optional<BlockFormat> format = format_of(gate);
+  const bool alike = format && format_of(up) == format && gate.group_size == up.group_size;
+  if (!alike) return std::unique_ptr<Matrix>();
   FLOTILLA_TRY_STATUS(check_format(gate));
   FLOTILLA_TRY_STATUS(check_format(up));
-  FLOTILLA_TRY(const Parts first, copy_parts(gate, upload));
-  FLOTILLA_TRY(const Parts second, copy_parts(up, upload));
+  FLOTILLA_TRY(Parts first, copy_parts(gate, upload));
+  FLOTILLA_TRY(Parts second, copy_parts(up, upload));
+  const CudaMatrix of_gate(gate, std::move(first.codes), std::move(first.scales),
+                           std::move(first.biases));
+  const CudaMatrix of_up(up, std::move(second.codes), std::move(second.scales),
+                         std::move(second.biases));
   FLOTILLA_TRY(auto packed,
-               pack(2 * gate.n, gate.k, stream, [&](std::uint8_t* to, int* out_of_range) {
-                 return repack_in_turns(first.rows(), second.rows(), to, static_cast<int>(gate.n),
-                                        static_cast<int>(gate.k), out_of_range, stream);
+               pack(*format, 2 * gate.n, gate.k, stream, [&](std::uint8_t* to, int* out_of_range) {
+                 const GenericMatrix other = generic_matrix(of_up);
+                 return pack_blocks(*format, generic_matrix(of_gate), &other, to, out_of_range,
+                                    stream);
                }));
   if (!packed) return std::unique_ptr<Matrix>();
   return std::unique_ptr<Matrix>(
-      std::make_unique<CudaMatrix>(2 * gate.n, gate.k, std::move(packed)));
+      std::make_unique<CudaMatrix>(2 * gate.n, gate.k, *format, std::move(packed)));
 }
 
 }  // namespace flotilla::backend::cuda

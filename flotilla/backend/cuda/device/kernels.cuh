@@ -17,7 +17,7 @@ struct Values {
   bool is_f32;
 };
 
-// ---- 4-bit affine, group 64 (linear.cu)
+// ---- blocks of 4-bit affine codes in groups of 64 (linear.cu)
 constexpr int kSplitTokens = 128;  // above: prefill_kernel
 struct Workspace {
   float* partials;
@@ -33,29 +33,16 @@ struct Workspace {
 cudaError_t linear_packed(const bf16* x, int k, LinearParams params, const Workspace& workspace,
                           int multiprocessors, cudaStream_t stream);
 cudaError_t fill_missing(float* partials, std::size_t bytes, cudaStream_t stream);
-// MLX layout to packed; scales and biases bf16. Sets *out_of_range when a scale is not below 1/4.
-struct StoredRows {
-  const std::uint32_t* codes;
-  const bf16* scales;
-  const bf16* biases;
-};
-cudaError_t repack(const StoredRows& rows, std::uint8_t* packed, int n, int k, int* out_of_range,
-                   cudaStream_t stream);
-// Two matrices [n, k]: row i of the first, row i of the second, row i + 1 of the first, ...
-cudaError_t repack_in_turns(const StoredRows& first, const StoredRows& second, std::uint8_t* packed,
-                            int n, int k, int* out_of_range, cudaStream_t stream);
 // Token i is ids[i], or where from[i] >= 0 what the step before chose for its row from[i].
 struct TokenIds {
   const std::int32_t* ids;
   const std::int32_t* from;
   const std::int32_t* choices;
 };
-cudaError_t embedding_packed(const std::uint8_t* packed, int k, const TokenIds& ids, int tokens,
-                             float factor, Values out, cudaStream_t stream);
 // Fills packed blocks with codes, scales and biases made from a seed: for benches.
 cudaError_t synthesize(std::uint8_t* packed, int n, int k, std::uint64_t seed, cudaStream_t stream);
 
-// ---- any other stored format (linear_generic.cu)
+// ---- any stored format, as it is
 enum class CodeKind : int { kF32, kF16, kBF16, kAffine, kE2M1, kE4M3 };
 enum class ScaleKind : int { kNone, kF32, kF16, kBF16, kE8M0, kE4M3 };
 struct GenericMatrix {
@@ -71,6 +58,29 @@ cudaError_t linear_generic(const GenericMatrix& w, const bf16* x, int m, Values 
                            cudaStream_t stream);
 cudaError_t embedding_generic(const GenericMatrix& w, const TokenIds& ids, int tokens, float factor,
                               Values out, cudaStream_t stream);
+
+// ---- packed blocks of other formats (block_formats.cuh, linear_blocks.cu, pack_blocks.cu)
+enum class BlockFormat : int {
+  kAffine4,
+  kAffine4Fine,
+  kAffine8,
+  kAffine8Fine,
+  kE2M1,
+  kE4M3,
+  kDense
+};
+int block_bytes(BlockFormat format);
+cudaError_t linear_blocks(BlockFormat format, const bf16* x, int k, LinearParams params,
+                          const Workspace& workspace, int multiprocessors, cudaStream_t stream);
+// `second` not null: rows of both in turns. Sets *out_of_range when a number does not fit the form.
+cudaError_t pack_blocks(BlockFormat format, const GenericMatrix& first, const GenericMatrix* second,
+                        std::uint8_t* packed, int* out_of_range, cudaStream_t stream);
+cudaError_t embedding_blocks(BlockFormat format, const std::uint8_t* packed, int k,
+                             const TokenIds& ids, int tokens, float factor, Values out,
+                             cudaStream_t stream);
+// Made-up blocks for benches: codes of a seed, scales of one kind.
+cudaError_t synthesize_blocks(BlockFormat format, std::uint8_t* packed, int n, int k,
+                              std::uint64_t seed, cudaStream_t stream);
 
 // ---- rows and elements (elementwise.cu)
 struct NormParams {
@@ -132,6 +142,9 @@ struct ShortlistParams {
 cudaError_t shortlist(const ShortlistParams& params, cudaStream_t stream);
 cudaError_t rope(Values x, const std::int32_t* positions, const float* frequencies, int tokens,
                  int heads, int dim, cudaStream_t stream);
+// Adds the number of 32-bit words that differ to *count.
+cudaError_t count_differences(const void* a, const void* b, std::size_t bytes,
+                              unsigned long long* count, cudaStream_t stream);
 // Reads `bytes` once: the yardstick of benches. `sink` holds one word per multiprocessor.
 cudaError_t read_all(const void* data, std::size_t bytes, std::uint32_t* sink, int multiprocessors,
                      cudaStream_t stream);

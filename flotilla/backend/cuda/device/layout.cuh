@@ -51,6 +51,15 @@ struct Partition {
   __host__ __device__ int last_proc(int rb) const { return proc_of((rb + 1) * groups - 1); }
 };
 
+// The number of processors for `blocks` row blocks on a card that has `most`. Where hardly any
+// would be idle, every row block is cut into equal pieces: fewer of them, and none that spans two
+// blocks.
+inline int partition_procs(int blocks, int groups, int most) {
+  const int whole = blocks <= most ? most / blocks * blocks : 0;
+  const int procs = whole * 20 >= most * 19 ? whole : most;
+  return procs < blocks * groups ? procs : blocks * groups;
+}
+
 // Matrices that are multiplied with the same x lie behind each other in the partition.
 constexpr int kMaxSegments = 3;
 struct Segment {

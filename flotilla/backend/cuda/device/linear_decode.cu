@@ -10,9 +10,9 @@ template <int kColumns>
 cudaError_t run(const bf16* x, int k, const LinearParams& params, int multiprocessors,
                 cudaStream_t stream) {
   CUtensorMap map;
-  const cudaError_t made = make_x_map(x, params.m, k, 8 * kColumns, kDecodeGroups, &map);
+  const cudaError_t made = make_x_map(x, params.m, k, 8 * kColumns, Affine4::kDecodeGroups, &map);
   if (made != cudaSuccess) return made;
-  constexpr int kShared = DecodeShared<kColumns>::kTotal;
+  constexpr int kShared = DecodeShared<kColumns, Affine4>::kTotal;
   static_assert(2 * kAloneBytes > 227 * 1024 && kShared <= kAloneBytes);
   return launch(decode_kernel<kColumns>, dim3(multiprocessors), kDecodeThreads, kAloneBytes, stream,
                 map, params);

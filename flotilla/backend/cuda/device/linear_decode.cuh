@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "flotilla/backend/cuda/device/block_formats.cuh"
 #include "flotilla/backend/cuda/device/packed.cuh"
 
 namespace flotilla::backend::cuda {
@@ -12,8 +13,6 @@ constexpr int kConsumerWarps = 8 / kTilesPerWarp;  // per row block
 constexpr int kConsumerThreads = kConsumerWarps * 32;
 constexpr int kProcsPerBlock = 2;
 constexpr int kDecodeThreads = (kConsumerThreads + 32) * kProcsPerBlock;
-constexpr int kDecodeGroups = 4;  // per stage of the ring
-constexpr int kDecodeStages = 2;
 
 // A product of few tokens has one thread block on each multiprocessor, all of them at work until
 // the end. Where a kernel of a few blocks (a norm, attention) comes before it, the card is almost
@@ -24,24 +23,26 @@ constexpr int kDecodeStages = 2;
 // the small kernels makes it 5 to 10 us slower.)
 constexpr int kAloneBytes = 118 * 1024;
 
-template <int kColumns>  // tiles of 8 tokens
+template <int kColumns, class Format>  // tiles of 8 tokens
 struct DecodeShared {
-  // One stage: kDecodeGroups groups of [8 * kColumns tokens][64] bf16 in the 128-byte swizzle.
-  static constexpr int kX = kDecodeGroups * kColumns * 8 * 128;
-  static constexpr int kW = kDecodeGroups * kBlockBytes;
-  static constexpr int kWAt = kDecodeStages * kX;
-  static constexpr int kRing = (kWAt + kDecodeStages * kW + 1023) / 1024 * 1024;
-  static constexpr int kTotal = kProcsPerBlock * (kRing + 16 * kDecodeStages) + 1024;
+  static constexpr int kGroups = Format::kDecodeGroups, kStages = Format::kDecodeStages;
+  // One stage: kGroups groups of [8 * kColumns tokens][64] bf16 in the 128-byte swizzle.
+  static constexpr int kX = kGroups * kColumns * 8 * 128;
+  static constexpr int kW = kGroups * Format::kBlockBytes;
+  static constexpr int kWAt = kStages * kX;
+  static constexpr int kRing = (kWAt + kStages * kW + 1023) / 1024 * 1024;
+  static constexpr int kTotal = kProcsPerBlock * (kRing + 16 * kStages) + 1024;
 };
 
 // Each thread block is two processors of the partition, each with four consumer warps of 32 rows,
 // a producer warp and its own ring.
-template <int kColumns>
+template <int kColumns, class Format = Affine4, class Pieces = PiecesInOrder>
 __global__ __launch_bounds__(kDecodeThreads,
                              1) void decode_kernel(const __grid_constant__ CUtensorMap x_map,
                                                    const __grid_constant__ LinearParams a) {
-  using S = DecodeShared<kColumns>;
-  constexpr int D = kDecodeStages, U = kDecodeGroups;
+  using S = DecodeShared<kColumns, Format>;
+  constexpr int D = Format::kDecodeStages, U = Format::kDecodeGroups;
+  constexpr int kBytes = Format::kBlockBytes;
   extern __shared__ std::uint8_t raw[];
   const bool producer = threadIdx.x >= kConsumerThreads * kProcsPerBlock;
   const int half = producer ? (threadIdx.x - kConsumerThreads * kProcsPerBlock) >> 5
@@ -68,8 +69,8 @@ __global__ __launch_bounds__(kDecodeThreads,
     int rb = begin / part.groups, g = begin % part.groups, unit = begin;
     auto count = [&](int u, int in_row) { return min(min(U, end - u), part.groups - in_row); };
     auto load_w = [&](int s, int n) {
-      mbar_expect(full + 8 * s, n * kBlockBytes + S::kX);
-      bulk_load(ring + S::kWAt + s * S::kW, block_at(a, rb, g), n * kBlockBytes, full + 8 * s,
+      mbar_expect(full + 8 * s, n * kBytes + S::kX);
+      bulk_load(ring + S::kWAt + s * S::kW, block_at<kBytes>(a, rb, g), n * kBytes, full + 8 * s,
                 policy);
       unit += n, g += n;
       if (g == part.groups) g = 0, ++rb;
@@ -99,9 +100,11 @@ __global__ __launch_bounds__(kDecodeThreads,
   }
 
   const int warp = (threadIdx.x >> 5) % kConsumerWarps, lane = threadIdx.x & 31;
-  const std::uint32_t w_lane = ring + S::kWAt + warp * (kTilesPerWarp * 512) + lane * 16;
-  const std::uint32_t c_lane =
-      ring + S::kWAt + kNibbleBytes + warp * (kTilesPerWarp * 64) + (lane >> 2) * 8;
+  const std::uint32_t w_lane =
+      ring + S::kWAt + warp * (kTilesPerWarp * Format::kTileBytes) + lane * 16;
+  const std::uint32_t c_lane = ring + S::kWAt + Format::kCodeBytes +
+                               warp * (kTilesPerWarp * Format::kTileScaleBytes) +
+                               Format::lane_scales(lane);
   const std::uint32_t row8 = lane & 7;
   const std::uint32_t x_lane0 = ring + row8 * 128 + (((lane >> 3) ^ row8) << 4);
   const std::uint32_t x_lane1 = ring + row8 * 128 + (((4 + (lane >> 3)) ^ row8) << 4);
@@ -121,15 +124,14 @@ __global__ __launch_bounds__(kDecodeThreads,
     constexpr int N = decltype(n_groups)::value;
     const std::uint32_t wa = w_lane + s * S::kW, ca = c_lane + s * S::kW;
     const std::uint32_t x0 = x_lane0 + s * S::kX, x1 = x_lane1 + s * S::kX;
-    uint4 q[N][kTilesPerWarp];
-    uint2 sc[N][kTilesPerWarp];
+    typename Format::Loaded w[N][kTilesPerWarp];
     std::uint32_t x[N][kColumns][2][4];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
 #pragma unroll
       for (int mt = 0; mt < kTilesPerWarp; ++mt) {
-        q[i][mt] = shared_load16(wa + i * kBlockBytes + mt * 512);
-        sc[i][mt] = shared_load8(ca + i * kBlockBytes + mt * 64);
+        w[i][mt] = Format::load(wa + i * kBytes + mt * Format::kTileBytes,
+                                ca + i * kBytes + mt * Format::kTileScaleBytes);
       }
 #pragma unroll
       for (int nt = 0; nt < kColumns; ++nt) {
@@ -139,20 +141,15 @@ __global__ __launch_bounds__(kDecodeThreads,
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      std::uint32_t s0[kTilesPerWarp], b0[kTilesPerWarp], s1[kTilesPerWarp], b1[kTilesPerWarp];
+      typename Format::Scales scales[kTilesPerWarp];
 #pragma unroll
-      for (int mt = 0; mt < kTilesPerWarp; ++mt) {
-        s0[mt] = twice_low(sc[i][mt].x), b0[mt] = twice_high(sc[i][mt].x);
-        s1[mt] = twice_low(sc[i][mt].y), b1[mt] = twice_high(sc[i][mt].y);
-      }
+      for (int mt = 0; mt < kTilesPerWarp; ++mt) scales[mt] = Format::scales(w[i][mt]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
         for (int mt = 0; mt < kTilesPerWarp; ++mt) {
-          const uint4& v = q[i][mt];
-          const std::uint32_t word = j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
           std::uint32_t af[4];
-          dequantize(af, word, s0[mt], b0[mt], s1[mt], b1[mt]);
+          Format::fragment(af, w[i][mt], scales[mt], j);
 #pragma unroll
           for (int nt = 0; nt < kColumns; ++nt)
             mma(acc[mt][nt], af, x[i][nt][j >> 1][(j & 1) * 2], x[i][nt][j >> 1][(j & 1) * 2 + 1]);
@@ -168,13 +165,13 @@ __global__ __launch_bounds__(kDecodeThreads,
     while (unit < stop) {
       const int n = min(U, stop - unit);
       mbar_wait(full + 8 * s, phase);
-      static_assert(U == 4);
+      static_assert(U == 4 || U == 2);
       if (n == U) {
         groups(s, std::integral_constant<int, U>());
-      } else if (n == 3) {
-        groups(s, std::integral_constant<int, 3>());
-      } else if (n == 2) {
-        groups(s, std::integral_constant<int, 2>());
+      } else if (U == 4 && n == 3) {
+        groups(s, std::integral_constant < int, U == 4 ? 3 : 1 > ());
+      } else if (U == 4 && n == 2) {
+        groups(s, std::integral_constant < int, U == 4 ? 2 : 1 > ());
       } else {
         groups(s, std::integral_constant<int, 1>());
       }
@@ -183,7 +180,7 @@ __global__ __launch_bounds__(kDecodeThreads,
       if (++s == D) s = 0, phase ^= 1;
       unit += n;
     }
-    finish_piece<kTilesPerWarp, kColumns>(a, proc, rb, warp * kTilesPerWarp, lane, acc);
+    Pieces::template finish<kTilesPerWarp, kColumns>(a, proc, rb, warp * kTilesPerWarp, lane, acc);
     clear();
     ++rb;
   }

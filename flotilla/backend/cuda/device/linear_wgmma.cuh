@@ -1,38 +1,41 @@
 // Products of more than 16 tokens: wgmma, with the sums of decode_kernel.
 #pragma once
 
+#include "flotilla/backend/cuda/device/block_formats.cuh"
 #include "flotilla/backend/cuda/device/packed.cuh"
 #include "flotilla/backend/cuda/device/wgmma.cuh"
 
 namespace flotilla::backend::cuda {
 
-template <int kTokens, int kStages>
+template <int kTokens, int kStages, class Format = Affine4>
 struct WgmmaShared {
   static constexpr int kX = kTokens * 128;
-  static constexpr int kStage = (kX + kBlockBytes + 1023) / 1024 * 1024;
+  static constexpr int kStage = (kX + Format::kBlockBytes + 1023) / 1024 * 1024;
   static constexpr int kPrefillTotal = kStages * kStage + 1024 + 256;
 };
 
 // The A fragments of one group for this warp's 16 rows.
+template <class Format>
 __device__ __forceinline__ void fetch_weights(std::uint32_t block, int warp, int lane,
                                               std::uint32_t (&f)[4][4]) {
-  const uint4 q = shared_load16(block + warp * 512 + lane * 16);
-  const uint2 scale = shared_load8(block + kNibbleBytes + warp * 64 + (lane >> 2) * 8);
-  const std::uint32_t words[4] = {q.x, q.y, q.z, q.w};
-  const std::uint32_t s0 = twice_low(scale.x), b0 = twice_high(scale.x);
-  const std::uint32_t s1 = twice_low(scale.y), b1 = twice_high(scale.y);
+  const typename Format::Loaded w = Format::load(
+      block + warp * Format::kTileBytes + lane * 16,
+      block + Format::kCodeBytes + warp * Format::kTileScaleBytes + Format::lane_scales(lane));
+  const typename Format::Scales scales = Format::scales(w);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) dequantize(f[j], words[j], s0, b0, s1, b1);
+  for (int j = 0; j < 4; ++j) Format::fragment(f[j], w, scales, j);
 }
 
 // 17 to 128 tokens. One thread block does two processors of the partition: kProcs = 2: side by
 // side, each with two warpgroups of 64 rows and its own ring; kProcs = 1: one after the other
 // (their weights are contiguous), when the accumulators leave no registers for four warpgroups.
-template <int kTokens, int kStages, int kProcs>
+template <int kTokens, int kStages, int kProcs, class Format = Affine4,
+          class Pieces = PiecesInOrder>
 __global__ __launch_bounds__(288 * kProcs,
                              1) void split_kernel(const __grid_constant__ CUtensorMap x_map,
                                                   const __grid_constant__ LinearParams a) {
-  using S = WgmmaShared<kTokens, kStages>;
+  using S = WgmmaShared<kTokens, kStages, Format>;
+  constexpr int kBytes = Format::kBlockBytes;
   extern __shared__ std::uint8_t raw[];
   const bool producer = threadIdx.x >= 256 * kProcs;
   const int half = producer ? (threadIdx.x - 256 * kProcs) >> 5 : threadIdx.x >> 8;
@@ -55,9 +58,10 @@ __global__ __launch_bounds__(288 * kProcs,
     if (lane != 0) return;
     const std::uint64_t policy = policy_evict_first();
     auto load_w = [&](int s, int unit) {
-      mbar_expect(bars + 8 * s, S::kX + kBlockBytes);
-      bulk_load(base + s * S::kStage + S::kX, block_at(a, unit / part.groups, unit % part.groups),
-                kBlockBytes, bars + 8 * s, policy);
+      mbar_expect(bars + 8 * s, S::kX + kBytes);
+      bulk_load(base + s * S::kStage + S::kX,
+                block_at<kBytes>(a, unit / part.groups, unit % part.groups), kBytes, bars + 8 * s,
+                policy);
     };
     auto load_x = [&](int s, int unit) {
       tensor_load(base + s * S::kStage, &x_map, 0, 0, unit % part.groups, bars + 8 * s);
@@ -82,7 +86,7 @@ __global__ __launch_bounds__(288 * kProcs,
   float(&flat)[kTokens / 2] = *reinterpret_cast<float(*)[kTokens / 2]>(&acc[0][0][0]);
   std::uint32_t af[2][4][4];
   auto fetch = [&](int stage, std::uint32_t(&f)[4][4]) {
-    fetch_weights(base + stage * S::kStage + S::kX, warp, lane, f);
+    fetch_weights<Format>(base + stage * S::kStage + S::kX, warp, lane, f);
   };
 
   int deferred = -1;
@@ -128,7 +132,7 @@ __global__ __launch_bounds__(288 * kProcs,
         __stcg(aside + nt * 32,
                make_float4(acc[0][nt][0], acc[0][nt][1], acc[0][nt][2], acc[0][nt][3]));
     } else {
-      finish_piece<1, kTokens / 8>(a, proc, rb, warp, lane, acc);
+      Pieces::template finish<1, kTokens / 8>(a, proc, rb, warp, lane, acc);
     }
     if (whole) ++rb;
   }
@@ -138,7 +142,7 @@ __global__ __launch_bounds__(288 * kProcs,
       const float4 v = __ldcg(aside + nt * 32);
       acc[0][nt][0] = v.x, acc[0][nt][1] = v.y, acc[0][nt][2] = v.z, acc[0][nt][3] = v.w;
     }
-    finish_piece<1, kTokens / 8>(a, first_proc, deferred, warp, lane, acc);
+    Pieces::template finish<1, kTokens / 8>(a, first_proc, deferred, warp, lane, acc);
   }
 }
 
@@ -158,11 +162,12 @@ __device__ __forceinline__ void tile_at(int tile, int row_blocks, int col_blocks
 
 // More than 128 tokens: tiles of 128 weight rows x kTokens tokens. Pieces of the partition are
 // parked in L2 and added in index order.
-template <int kTokens, int kStages>
+template <int kTokens, int kStages, class Format = Affine4>
 __global__ __launch_bounds__(kPrefillThreads,
                              1) void prefill_kernel(const __grid_constant__ CUtensorMap x_map,
                                                     const __grid_constant__ LinearParams a) {
-  using S = WgmmaShared<kTokens, kStages>;
+  using S = WgmmaShared<kTokens, kStages, Format>;
+  constexpr int kBytes = Format::kBlockBytes;
   extern __shared__ std::uint8_t raw[];
   const std::uint32_t base = (smem_u32(raw) + 1023u) & ~1023u;
   const std::uint32_t bars = base + kStages * S::kStage;
@@ -189,12 +194,12 @@ __global__ __launch_bounds__(kPrefillThreads,
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int rb, cb;
       tile_at<kTokens>(tile, row_blocks, col_blocks, rb, cb);
-      const std::uint8_t* w = block_at(a, rb, 0);
+      const std::uint8_t* w = block_at<kBytes>(a, rb, 0);
       for (int g = 0; g < part.groups; ++g) {
         mbar_wait(bars + 8 * (kStages + s), phase);
         const std::uint32_t stage = base + s * S::kStage, full = bars + 8 * s;
-        mbar_expect(full, S::kX + kBlockBytes);
-        bulk_load(stage + S::kX, w + static_cast<std::size_t>(g) * kBlockBytes, kBlockBytes, full);
+        mbar_expect(full, S::kX + kBytes);
+        bulk_load(stage + S::kX, w + static_cast<std::size_t>(g) * kBytes, kBytes, full);
         tensor_load(stage, &x_map, 0, cb * kTokens, g, full);
         if (++s == kStages) s = 0, phase ^= 1;
       }
@@ -219,7 +224,7 @@ __global__ __launch_bounds__(kPrefillThreads,
     for (int i = 0; i < kTokens / 2; ++i) acc[i] = 0.0f;
     std::uint32_t af[2][4][4];
     auto fetch = [&](int stage, std::uint32_t(&f)[4][4]) {
-      fetch_weights(base + stage * S::kStage + S::kX, warp, lane, f);
+      fetch_weights<Format>(base + stage * S::kStage + S::kX, warp, lane, f);
     };
     auto flush = [&](int g) {  // the partition begins a new piece after group g
       if (g + 1 != piece_end || g + 1 >= part.groups) return;

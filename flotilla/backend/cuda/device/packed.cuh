@@ -10,9 +10,10 @@ namespace flotilla::backend::cuda {
 __device__ __forceinline__ const Segment& segment_of(const LinearParams& a, int rb) {
   return a.segments[(rb >= a.segments[1].first_block) + (rb >= a.segments[2].first_block)];
 }
+template <int kBytes = kBlockBytes>
 __device__ __forceinline__ const std::uint8_t* block_at(const LinearParams& a, int rb, int g) {
   const Segment& s = segment_of(a, rb);
-  return s.w + (static_cast<std::size_t>(rb - s.first_block) * a.part.groups + g) * kBlockBytes;
+  return s.w + (static_cast<std::size_t>(rb - s.first_block) * a.part.groups + g) * kBytes;
 }
 
 // One accumulator fragment: tokens m, m + 1 of weight rows `row`, `row + 1` of block rb.
@@ -88,6 +89,20 @@ __device__ __forceinline__ bool arrived(const float4& v) {
          __float_as_uint(v.z) != kMissing && __float_as_uint(v.w) != kMissing;
 }
 
+// The whole sums of kTiles x 16 rows of one warp.
+template <int kTiles, int kColumns>
+__device__ __forceinline__ void store_piece(const LinearParams& a, int rb, int tile0, int lane,
+                                            float (&acc)[kTiles][kColumns][4]) {
+  const Segment& s = segment_of(a, rb);
+#pragma unroll
+  for (int mt = 0; mt < kTiles; ++mt) {
+    const int row = (rb - s.first_block) * kRows + (tile0 + mt) * 16 + 2 * (lane >> 2);
+#pragma unroll
+    for (int nt = 0; nt < kColumns; ++nt)
+      store_pair(a, s, nt * 8 + 2 * (lane & 3), row, acc[mt][nt]);
+  }
+}
+
 // End of a row block's piece, kTiles x 16 rows of one warp. The processor of the first piece owns
 // the row block: the others store their sums and go on; the owner waits for each (the data is its
 // own flag), adds them in index order, and puts kMissing back for the next launch. All thread
@@ -153,14 +168,16 @@ __device__ __forceinline__ void finish_piece(const LinearParams& a, int proc, in
       }
     }
   }
-  const Segment& s = segment_of(a, rb);
-#pragma unroll
-  for (int mt = 0; mt < kTiles; ++mt) {
-    const int row = (rb - s.first_block) * kRows + (tile0 + mt) * 16 + 2 * (lane >> 2);
-#pragma unroll
-    for (int nt = 0; nt < kColumns; ++nt)
-      store_pair(a, s, nt * 8 + 2 * (lane & 3), row, acc[mt][nt]);
-  }
+  store_piece<kTiles, kColumns>(a, rb, tile0, lane, acc);
 }
+
+// The rule of the bit-contract, as a parameter of the kernels: benches measure others.
+struct PiecesInOrder {
+  template <int kTiles, int kColumns>
+  static __device__ __forceinline__ void finish(const LinearParams& a, int proc, int rb, int tile0,
+                                                int lane, float (&acc)[kTiles][kColumns][4]) {
+    finish_piece<kTiles, kColumns>(a, proc, rb, tile0, lane, acc);
+  }
+};
 
 }  // namespace flotilla::backend::cuda
