@@ -1,6 +1,7 @@
 // flotilla doctor: what this machine is, whether its kernels compute the same bits every time, and
 // whether its coordinator can be reached.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include "apps/flotilla/link_target.h"
 #include "apps/flotilla/model_argument.h"
 #include "flotilla/backend/backend.h"
+#include "flotilla/backend/card_stress.h"
 #include "flotilla/backend/cpu/read_bandwidth.h"
 #include "flotilla/backend/cpu/thread_pool.h"
 #include "flotilla/backend/cuda/cuda_device.h"
@@ -25,6 +27,9 @@ namespace {
 struct DoctorOptions {
   int threads = 0;
   int op_stress = 0;
+  std::string device = "all";
+  bool checks_card() const { return device != "cpu"; }
+  bool checks_cpu() const { return device != "cuda"; }
   std::string models_dir = default_models_dir();
   std::string state_dir = default_state_dir();
   LinkSettings link;
@@ -113,6 +118,21 @@ int check_link(const DoctorOptions& options) {
   return 0;
 }
 
+// Every kernel at the sizes of a 31B model. Returns the number of problems.
+int stress_card(backend::Backend& backend, int rounds) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto stress = backend::stress_card(backend, rounds, [&](int done) {
+    std::fprintf(stderr, "\r  card stress %d of %d rounds%s", done, rounds,
+                 done == rounds ? "\n" : "");
+  });
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  std::printf("  card stress %d cases of a 31B model, %d rounds in %.0f s, %lld words compared\n",
+              stress.cases, stress.rounds, seconds.count(), static_cast<long long>(stress.words));
+  std::printf("  digest      %s\n", stress.digest.c_str());
+  for (const auto& name : stress.drifting) std::printf("    DRIFTS: %s\n", name.c_str());
+  return stress.drifting.empty() ? 0 : 1;
+}
+
 // The card that models could run on; to have none is no problem. Returns the number of problems.
 int check_card(const DoctorOptions& options) {
   const auto info = backend::cuda::probe_cuda_device(0);
@@ -145,6 +165,7 @@ int check_card(const DoctorOptions& options) {
       for (const auto& op : stress.row_dependent)
         std::printf("    DEPENDS ON OTHER ROWS: %s\n", op.c_str());
       problems += stress.ok() ? 0 : 1;
+      problems += stress_card(**made, options.op_stress);
     }
     return problems;
   } catch (const backend::DeviceError& error) {
@@ -163,14 +184,14 @@ int doctor(const DoctorOptions& options) {
               format_bytes(provider::available_memory_bytes()).c_str());
   std::printf("memory speed  %.1f GB/s read\n",
               backend::measure_read_bandwidth(options.threads) / 1e9);
-  problems += check_card(options);
+  if (options.checks_card()) problems += check_card(options);
 
   auto backend = backend::make_cpu_backend({.num_threads = options.threads});
   if (!backend.ok()) return report(backend.error());
   const std::string id = backend::numerics_id(**backend);
   std::printf("kernels       %s\nnumerics id   %s\n", (*backend)->capabilities().device.c_str(),
               id.c_str());
-  problems += check_kernels(options, id);
+  if (options.checks_cpu()) problems += check_kernels(options, id);
 
   auto models = checkpoint::scan_models(options.models_dir);
   if (!models.ok()) {
@@ -200,6 +221,9 @@ void add_doctor(CLI::App& app, int& exit_code) {
       ->add_option("--op-stress", o->op_stress,
                    "Repeat every kernel this often, on every target, and compare bits")
       ->check(CLI::Range(1, 1000000));
+  command->add_option("--device", o->device, "Whose kernels to check")
+      ->check(CLI::IsMember({"all", "cpu", "cuda"}))
+      ->capture_default_str();
   command->add_option("--threads", o->threads, "0: one per core")
       ->envname("FLOTILLA_THREADS")
       ->check(CLI::Range(0, 1024));
