@@ -9,6 +9,12 @@ work=$(mktemp -d)
 out=${2:-$work/raw.jsonl}
 : >"$out"
 rounds=${FLEET_ROUNDS:-3} seconds=${FLEET_SECONDS:-4} rates=${FLEET_RATES:-1000 3000} streams=${FLEET_STREAMS:-10000}
+io_threads=${FLEET_IO_THREADS:-1}  # one processor, one thread: as haproxy
+# A stream is two files in haproxy, which does not start when it may not have them.
+ulimit -n "$(ulimit -Hn)"
+haproxy_streams=$((($(ulimit -n) - 300) / 2))
+[ "$streams" -lt "$haproxy_streams" ] && haproxy_streams=$streams
+[ "$haproxy_streams" -gt 1000 ] || haproxy_streams=1000
 command -v haproxy >/dev/null || { echo "haproxy is missing: apt-get install haproxy" >&2; exit 1; }
 
 pids=()
@@ -26,10 +32,11 @@ until_said() { for _ in $(seq 300); do grep -q "$2" "$1" 2>/dev/null && return; 
 coordinator() {
   free
   database=$work/$1.sqlite link=ws://127.0.0.1:$port/v1/link
-  server "$bin/flotilla-coordinator" serve --database "$database" --listen "127.0.0.1:$port" --log-level warn
+  server "$bin/flotilla-coordinator" serve --database "$database" --listen "127.0.0.1:$port" --log-level warn --io-threads "$io_threads"
   coordinator_pid=$pid coordinator_url=http://127.0.0.1:$port/v1/chat/completions
   until_ready "http://127.0.0.1:$port/healthz"
   key=$("$bin/flotilla-coordinator" keys create --name bench --quiet --database "$database")
+  sleep 1  # until the server has noticed it
 }
 nodes() {  # MODEL ARGS...
   local model=$1; shift
@@ -41,7 +48,7 @@ haproxy_before() {  # MOCK_PORT
   free
   cat >"$work/haproxy-$port.cfg" <<CFG
 global
-  maxconn 25000
+  maxconn $haproxy_streams
   nbthread 1
 defaults
   mode http
@@ -90,20 +97,20 @@ for round in $(seq "$rounds"); do
   measure saturated coordinator-1 "$coordinator_url" "$coordinator_pid" "${args[@]}" --model single
 done
 
-hold() {  # WHO URL PID
+hold() {  # WHO URL PID STREAMS
   local line
-  line=$(client streams --url "$2" --key "$key" --model slow --streams "$streams" --opens-per-s 700 --hold 6 --server-pid "$3" --json) ||
+  line=$(client streams --url "$2" --key "$key" --model slow --streams "$4" --opens-per-s 700 --hold 6 --server-pid "$3" --json) ||
     echo "streams, $1: not all were open" >&2
   echo "{\"what\":\"streams\",\"who\":\"$1\",\"result\":$line}" >>"$out"
 }
 if [ "$streams" -gt 0 ]; then
   coordinator slow
   nodes slow --tokens 1000000 --interval-ms 5000
-  hold coordinator "$coordinator_url" "$coordinator_pid"
+  hold coordinator "$coordinator_url" "$coordinator_pid" "$streams"
   mock --tokens 1000000 --interval-ms 5000
   haproxy_before "$mock_port"
-  sleep 0.5
-  hold haproxy "$haproxy_url" "$haproxy_pid"
+  sleep 1
+  hold haproxy "$haproxy_url" "$haproxy_pid" "$haproxy_streams"
 fi
 
 python3 - "$out" <<'PY'
