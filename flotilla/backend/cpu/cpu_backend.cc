@@ -182,11 +182,12 @@ void CpuBackend::run_products(std::span<const Product> products, int m) {
   std::vector<int> first_item(products.size() + 1), tiles_per_item(products.size());
   for (std::size_t i = 0; i < products.size(); ++i) {
     const WeightView& w = *products[i].weight;
-    const int tiles = (w.n + kTileRows - 1) / kTileRows;
+    const int tiles = num_tiles(w);
     const std::size_t tile_bytes = (w.row_bytes + 2 * w.scale_row_bytes) * kTileRows;
-    const int per_item = few_rows
-                             ? std::clamp(static_cast<int>(kItemBytes / tile_bytes), 1, kItemTiles)
-                             : kItemTiles;
+    const int per_item = !few_rows ? kItemTiles
+                         : w.packed != nullptr
+                             ? kBundleTiles
+                             : std::clamp(static_cast<int>(kItemBytes / tile_bytes), 1, kItemTiles);
     tiles_per_item[i] = per_item;
     first_item[i + 1] = first_item[i] + (tiles + per_item - 1) / per_item;
   }
@@ -198,7 +199,7 @@ void CpuBackend::run_products(std::span<const Product> products, int m) {
           std::upper_bound(first_item.begin(), first_item.end(), item) - first_item.begin() - 1);
       const WeightView& w = *products[i].weight;
       const int tile = (item - first_item[i]) * tiles_per_item[i];
-      const int tile_end = std::min((w.n + kTileRows - 1) / kTileRows, tile + tiles_per_item[i]);
+      const int tile_end = std::min(num_tiles(w), tile + tiles_per_item[i]);
       kernels_.linear(w, x, p, panel_end, tile, tile_end, products[i].out, scratch(thread));
     });
   }

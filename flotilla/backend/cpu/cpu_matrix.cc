@@ -141,7 +141,7 @@ Result<std::unique_ptr<Matrix>> CpuMatrix::make(const StoredMatrix& stored, bool
   if (pack && can_pack(v)) {
     matrix->packed_ = tensor::make_host_buffer(packed_bytes(v));
     std::byte* out = matrix->packed_->data();
-    const int tiles = (v.n + kTileRows - 1) / kTileRows;
+    const int tiles = num_tiles(v);
     constexpr int kTilesPerItem = 8;
     pool.run((tiles + kTilesPerItem - 1) / kTilesPerItem, [&](int i, int) {
       kernels.pack(v, out, i * kTilesPerItem, std::min(tiles, (i + 1) * kTilesPerItem));

@@ -16,7 +16,7 @@ inline constexpr int kMaxPassRows =
     240;  // rows of x per pass: its slice of kBlockK and the results stay in L2
 // Rows of x up to which expanding 4-bit weights anew for each panel is no loss.
 inline constexpr int kMaxFusedRows = 32;
-inline constexpr int kItemTiles = 4;  // row tiles per work item when x has many rows
+inline constexpr int kItemTiles = 4;  // most row tiles per work item
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kAttentionRows = 16;  // query rows that share the pages of one item
 inline constexpr std::size_t kScratchBytes = 320 * 1024;  // per thread, 64-byte aligned
@@ -34,21 +34,44 @@ struct WeightView {
   const std::byte* biases = nullptr;
   std::size_t scale_row_bytes = 0;
   tensor::DType scale_type = tensor::DType::kBF16;
-  // Affine 4-bit of group 64 only: 16 rows interleaved, one contiguous stream; see
-  // kPackedGroupBytes. Or null.
+  // Affine 4-bit of group 64 only: see kPackedGroupBytes and PackedBundle. Or null.
   const std::byte* packed = nullptr;
 };
 
-// Bias and scale of 16 rows, then 8 chunks of 64 bytes (16 rows x 8 k, in the form that the
-// instruction set likes: see its lanes_*.h). Rows beyond n repeat the last one.
+// A packed group: bias and scale of 16 rows, then 8 chunks of 64 bytes (16 rows x 8 k, in the form
+// that the instruction set likes: see its lanes_*.h). Rows beyond n repeat the last one.
 inline constexpr std::size_t kPackedGroupBytes = 16 * 8 * 4 + 2 * 16 * 2;
+// The groups of three neighbouring tiles alternate: [group][tile]. Three sums are then in flight
+// for each value of x, while memory is read in the order of addresses. The one or two tiles that
+// are left at the end are bundles of their own.
+inline constexpr int kBundleTiles = 3;
+struct PackedBundle {
+  const std::byte* begin;
+  int first_tile, num_tiles;
+  [[gnu::always_inline]] const std::byte* group(int tile, int g) const {
+    return begin + (static_cast<std::size_t>(g) * static_cast<std::size_t>(num_tiles) +
+                    static_cast<std::size_t>(tile - first_tile)) *
+                       kPackedGroupBytes;
+  }
+};
+[[gnu::always_inline]] inline int num_tiles(const WeightView& w) {
+  return (w.n + kTileRows - 1) / kTileRows;
+}
+[[gnu::always_inline]] inline PackedBundle bundle_of(const WeightView& w, const std::byte* packed,
+                                                     int tile) {
+  const int whole = num_tiles(w) / kBundleTiles * kBundleTiles;
+  const int first = tile < whole ? tile / kBundleTiles * kBundleTiles : tile;
+  return {packed + static_cast<std::size_t>(first) * static_cast<std::size_t>(w.k / 64) *
+                       kPackedGroupBytes,
+          first, tile < whole ? kBundleTiles : 1};
+}
 [[gnu::always_inline]] inline bool can_pack(const WeightView& w) {
   return w.format == WeightFormat::kAffine && w.bits == 4 && w.group == 64 &&
          (w.scale_type == tensor::DType::kBF16 || w.scale_type == tensor::DType::kF16);
 }
 inline std::size_t packed_bytes(const WeightView& w) {
-  return static_cast<std::size_t>((w.n + kTileRows - 1) / kTileRows) *
-         static_cast<std::size_t>(w.k / 64) * kPackedGroupBytes;
+  return static_cast<std::size_t>(num_tiles(w)) * static_cast<std::size_t>(w.k / 64) *
+         kPackedGroupBytes;
 }
 
 // Query rows of one KV head and consecutive tokens of one sequence. Row r is query head first_head
@@ -75,7 +98,8 @@ struct CpuKernels {
   // How linear() wants `rows` rows of x for this weight.
   RowScaling (*scaling_for)(const WeightView& w, int rows);
 
-  // Row tiles [tile_begin, tile_end) of y[m, n] for the panels [panel_begin, panel_end) of x.
+  // Row tiles [tile_begin, tile_end), kItemTiles at most, of y[m, n] for the panels [panel_begin,
+  // panel_end) of x. Of packed weights whole bundles when x has kMaxFusedRows rows or less.
   void (*linear)(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
                  int tile_begin, int tile_end, float* y, std::byte* scratch);
   // Fills `out` (packed_bytes(w)) for the row tiles [tile_begin, tile_end).

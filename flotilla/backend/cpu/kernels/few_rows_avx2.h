@@ -47,6 +47,29 @@ namespace flotilla::backend::cpu_avx2 {
   FLOTILLA_ROW_GROUP("512+" x, "10", "11", "4", "5") \
   FLOTILLA_LOAD_PART("%c[s2]+" next, "10", "11")
 
+// The same for three tiles, which share x.
+#define FLOTILLA_TILES_STEP(k, x)           \
+  FLOTILLA_ROW_CONSTANTS(k)                 \
+  "vbroadcastss " x "(%[x]), %%ymm15\n\t"   \
+  FLOTILLA_ROW_HALF("6", "0")               \
+  FLOTILLA_ROW_HALF("7", "1")               \
+  FLOTILLA_ROW_HALF("8", "2")               \
+  FLOTILLA_ROW_HALF("9", "3")               \
+  FLOTILLA_ROW_HALF("10", "4")              \
+  FLOTILLA_ROW_HALF("11", "5")
+#define FLOTILLA_TILES_LAST_STEP(x, next)        \
+  FLOTILLA_ROW_CONSTANTS("3")                    \
+  "vbroadcastss " x "(%[x]), %%ymm15\n\t"        \
+  FLOTILLA_ROW_HALF("6", "0")                    \
+  FLOTILLA_ROW_HALF("7", "1")                    \
+  FLOTILLA_LOAD_PART(next, "6", "7")             \
+  FLOTILLA_ROW_HALF("8", "2")                    \
+  FLOTILLA_ROW_HALF("9", "3")                    \
+  FLOTILLA_LOAD_PART("%c[s1]+" next, "8", "9")   \
+  FLOTILLA_ROW_HALF("10", "4")                   \
+  FLOTILLA_ROW_HALF("11", "5")                   \
+  FLOTILLA_LOAD_PART("%c[s2]+" next, "10", "11")
+
 // The same for two groups.
 #define FLOTILLA_PAIR_STEP(k, x)            \
   FLOTILLA_ROW_CONSTANTS(k)                 \
@@ -160,6 +183,37 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
                      FLOTILLA_ROW_LAST_STEP("12", "32") FLOTILLA_ROW_STEP("0", "16")
                          FLOTILLA_ROW_STEP("1", "20") FLOTILLA_ROW_STEP("2", "24")
                              FLOTILLA_ROW_LAST_STEP("28", "64")
+                 : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(p0), "+x"(p1),
+                   "+x"(p2), "+x"(p3), "+x"(p4), "+x"(p5)
+                 : [w] "r"(chunks), [x] "r"(x), [c] "r"(&kPartConstants), [s1] "i"(Stride),
+                   [s2] "i"(2 * Stride)
+                 : "memory", "ymm12", "ymm13", "ymm14", "ymm15");
+  }
+  acc[0][0] = {a0, a1};
+  acc[1][0] = {a2, a3};
+  acc[2][0] = {a4, a5};
+}
+
+// The same for one group of three tiles, which begin Stride bytes apart.
+template <int Stride, class Prefetch>
+FLOTILLA_LANE void multiply_tiles(const std::byte* chunks, const float* x, Prefetch&& prefetch,
+                                  F (&acc)[3][1]) {
+  register __m256 a0 asm("ymm0") = _mm256_setzero_ps();
+  register __m256 a1 asm("ymm1") = a0, a2 asm("ymm2") = a0, a3 asm("ymm3") = a0;
+  register __m256 a4 asm("ymm4") = a0, a5 asm("ymm5") = a0;
+  register __m256i p0 asm("ymm6"), p1 asm("ymm7"), p2 asm("ymm8"), p3 asm("ymm9");
+  register __m256i p4 asm("ymm10"), p5 asm("ymm11");
+  asm volatile(FLOTILLA_LOAD_PART("0", "6", "7") FLOTILLA_LOAD_PART("%c[s1]", "8", "9")
+                   FLOTILLA_LOAD_PART("%c[s2]", "10", "11")
+               : "=x"(p0), "=x"(p1), "=x"(p2), "=x"(p3), "=x"(p4), "=x"(p5)
+               : [w] "r"(chunks), [c] "r"(&kPartConstants), [s1] "i"(Stride), [s2] "i"(2 * Stride)
+               : "memory");
+  for (int j = 0; j < 8; ++j, chunks += 64, x += 8) {
+    prefetch(j);
+    asm volatile(FLOTILLA_TILES_STEP("0", "0") FLOTILLA_TILES_STEP("1", "4")
+                     FLOTILLA_TILES_STEP("2", "8") FLOTILLA_TILES_LAST_STEP("12", "32")
+                         FLOTILLA_TILES_STEP("0", "16") FLOTILLA_TILES_STEP("1", "20")
+                             FLOTILLA_TILES_STEP("2", "24") FLOTILLA_TILES_LAST_STEP("28", "64")
                  : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5), "+x"(p0), "+x"(p1),
                    "+x"(p2), "+x"(p3), "+x"(p4), "+x"(p5)
                  : [w] "r"(chunks), [x] "r"(x), [c] "r"(&kPartConstants), [s1] "i"(Stride),
@@ -288,6 +342,8 @@ FLOTILLA_LANE void multiply_placed(const std::byte* chunks, const float* x, Pref
 #undef FLOTILLA_ROW_CONSTANTS
 #undef FLOTILLA_ROW_STEP
 #undef FLOTILLA_ROW_LAST_STEP
+#undef FLOTILLA_TILES_STEP
+#undef FLOTILLA_TILES_LAST_STEP
 #undef FLOTILLA_PAIR_STEP
 #undef FLOTILLA_PAIR_LAST_STEP
 #undef FLOTILLA_ROWS_PRODUCTS

@@ -21,6 +21,9 @@ struct Mask {
 // Groups in flight for 1 to 6 rows of x: enough chains to hide the latency of FMA, and no more
 // than the registers hold.
 inline constexpr int kGroupsInFlight[7] = {0, 2, 2, 1, 1, 1, 1};
+// The same in a bundle of three tiles: tiles, and groups of each.
+inline constexpr int kTilesInFlight[7] = {0, 3, 1, 1, 1, 1, 1};
+inline constexpr int kBundleGroupsInFlight[7] = {0, 1, 2, 1, 1, 1, 1};
 // The same when the weights are expanded before.
 inline constexpr int kTiledGroupsInFlight[7] = {0, 4, 2, 1, 1, 1, 1};
 // How far ahead a stream of packed weights is asked for.

@@ -21,26 +21,30 @@ struct FusedScratch {
 };
 static_assert(sizeof(FusedScratch) <= kScratchBytes);
 
-// A source gives, for the groups of one batch, chunks (8 of 8 k each), scales and biases.
-// prefetch<N>(g, j), called for j = 0 .. 7 between the arithmetic of groups [g, g + N), asks for
-// what comes some KiB later: a line or two at a time, as bursts would stall the loads behind them,
-// and in the order of addresses, as the memory's own prefetching then joins in. Addresses may run
-// beyond the end, which is harmless.
-template <bool IsF16>  // the type of the scales: else bfloat16
+// A source gives, for the groups of one batch, chunks (8 of 8 k each), scales and biases. It may
+// have several tiles whose groups alternate (PackedBundle).
+// prefetch<N>(unit, j), called for j = 0 .. 7 between the arithmetic of N groups, of which `unit`
+// came before in the order of use, asks for what comes some KiB later: a line or two at a time, as
+// bursts would stall the loads behind them, and in the order of addresses, as the memory's own
+// prefetching then joins in. Addresses may run beyond the end, which is harmless.
+template <bool IsF16, int NumTiles>  // IsF16: the type of the scales, else bfloat16
 struct PackedBatch {
-  [[maybe_unused]] static constexpr int kGroupStride = kPackedGroupBytes;  // bytes
+  [[maybe_unused]] static constexpr int kTileStride = kPackedGroupBytes;
+  [[maybe_unused]] static constexpr int kGroupStride = NumTiles * kTileStride;
   const std::byte* base;
   std::uintptr_t ahead;
-  FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
-    return group(g) + kPackedCodes + j * 64;
+  FLOTILLA_INLINE const std::byte* chunk(int tile, int g, int j) const {
+    return group(tile, g) + kPackedCodes + j * 64;
   }
-  FLOTILLA_INLINE GroupScales scales(int g) const { return load_packed_scales(group(g), IsF16); }
-  FLOTILLA_INLINE const std::byte* group(int g) const {
-    return base + static_cast<std::size_t>(g) * kPackedGroupBytes;
+  FLOTILLA_INLINE GroupScales scales(int tile, int g) const {
+    return load_packed_scales(group(tile, g), IsF16);
+  }
+  FLOTILLA_INLINE const std::byte* group(int tile, int g) const {
+    return base + static_cast<std::size_t>(g * NumTiles + tile) * kPackedGroupBytes;
   }
   template <int N>
-  FLOTILLA_INLINE void prefetch(int g, int j) const {
-    const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(g) * kPackedGroupBytes +
+  FLOTILLA_INLINE void prefetch(int unit, int j) const {
+    const std::uintptr_t p = ahead + static_cast<std::uintptr_t>(unit) * kPackedGroupBytes +
                              static_cast<std::uintptr_t>(j) * (N * 64);
     unroll<N>([&](auto i) FLOTILLA_INLINE { ask(p + i * 64); });
     if (j == 7) unroll<N>([&](auto i) FLOTILLA_INLINE { ask(p + (N + i) * 64); });
@@ -49,27 +53,26 @@ struct PackedBatch {
     prefetch_stream(reinterpret_cast<const void*>(p));
   }
 };
-template <bool IsF16>
+template <bool IsF16, int NumTiles>
 struct PackedSource {
   [[maybe_unused]] static constexpr int kMostGroups = 1 << 30;  // in a batch
+  [[maybe_unused]] static constexpr int kNumTiles = NumTiles;
   const WeightView& w;
-  FLOTILLA_INLINE PackedBatch<IsF16> batch(int tile, int g0, int, FusedScratch&) const {
-    const std::byte* base =
-        w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / kGroup) +
-                    static_cast<std::size_t>(g0)) *
-                       kPackedGroupBytes;
+  FLOTILLA_INLINE PackedBatch<IsF16, NumTiles> batch(int tile, int g0, int, FusedScratch&) const {
+    const std::byte* base = bundle_of(w, w.packed, tile).group(tile, g0);
     return {base, reinterpret_cast<std::uintptr_t>(base) + kStreamBytes};
   }
 };
 
 struct StoredBatch {
+  [[maybe_unused]] static constexpr int kTileStride = 0;  // there is one
   [[maybe_unused]] static constexpr int kGroupStride = kGroupWords * 4;
   const FusedScratch& s;
   std::uintptr_t q_ahead, scales_ahead, biases_ahead;
-  FLOTILLA_INLINE const std::byte* chunk(int g, int j) const {
+  FLOTILLA_INLINE const std::byte* chunk(int, int g, int j) const {
     return reinterpret_cast<const std::byte*>(s.words + g * kGroupWords + j * kLanes);
   }
-  FLOTILLA_INLINE GroupScales scales(int g) const {
+  FLOTILLA_INLINE GroupScales scales(int, int g) const {
     return {load(s.scales + g * kLanes), load(s.biases + g * kLanes)};
   }
   template <int N>
@@ -88,6 +91,7 @@ struct StoredBatch {
 };
 struct StoredSource {
   [[maybe_unused]] static constexpr int kMostGroups = kBatchGroups;
+  [[maybe_unused]] static constexpr int kNumTiles = 1;
   const WeightView& w;
   // The 16 rows of a tile are one contiguous piece of memory. The next tile is asked for line by
   // line in address order, which the memory likes much better than the order of use; it is too far
@@ -119,113 +123,148 @@ struct StoredSource {
   }
 };
 
-// What follows the products of groups [g, g + B): added to total[row] in group order.
-template <int M, int B, class Batch>
-FLOTILLA_INLINE inline void add_groups(const Batch& batch, int g, const float* sums,
-                                       const F (&acc)[B][M], F (&total)[M]) {
-  unroll<B>([&](auto c) FLOTILLA_INLINE {
-    const GroupScales of = batch.scales(g + c);
+// What follows the products of groups [g, g + B) of T tiles: added to total[tile][row] in group
+// order.
+template <int M, int T, int B, class Batch>
+FLOTILLA_INLINE inline void add_groups(const Batch& batch, int tile, int g, const float* sums,
+                                       const F (&acc)[T * B][M], F (*total)[M]) {
+  unroll<T * B>([&](auto i) FLOTILLA_INLINE {
+    constexpr int t = i / B, c = i % B;
+    const GroupScales of = batch.scales(tile + t, g + c);
     const F bias = fma(of.scale, set1(8.0f), of.bias);
     unroll<M>([&](auto m) FLOTILLA_INLINE {
-      const F with_bias = fma(bias, broadcast(sums + (g + c) * M + m), total[m]);
-      total[m] = fma(of.scale, acc[c][m], with_bias);
+      F& sum = total[tile + t][m];
+      sum = fma(of.scale, acc[i][m], fma(bias, broadcast(sums + (g + c) * M + m), sum));
     });
   });
 }
 
-// Groups [g0, g0 + num) of a batch against M rows of x, B groups at a time: their accumulators are
-// independent, which hides the latency of FMA when M is small.
-template <int M, int B, class Batch>
-FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g0, int num, const float* x,
-                                         const float* sums, F (&total)[M]) {
-  for (int g = g0; g < g0 + num; g += B) {
-    F acc[B][M];
-    unroll<B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
-    for (int j = 0; j < 8; ++j) {
-      batch.template prefetch<B>(g, j);
-      I words[B];
-      unroll<B>([&](auto c) FLOTILLA_INLINE { words[c] = chunk_words(batch.chunk(g + c, j)); });
-      // Chains are interleaved, as the core's window is too short for longer runs.
-      unroll<8>([&](auto k) FLOTILLA_INLINE {
-        unroll<B>([&](auto c) FLOTILLA_INLINE {
-          const float* xk = x + ((g + c) * kGroup + j * 8 + k) * M;
-          const F q = word_value<k>(words[c]);
-          unroll<M>([&](auto m)
-                        FLOTILLA_INLINE { acc[c][m] = fma(q, broadcast(xk + m), acc[c][m]); });
-        });
+// Groups [g, g + B) of T tiles against M rows of x: their accumulators are independent, which hides
+// the latency of FMA when M is small. `unit` groups of the batch came before.
+template <int M, int T, int B, class Batch>
+FLOTILLA_INLINE inline void multiply_groups(const Batch& batch, int tile, int g, int unit,
+                                            const float* x, const float* sums, F (*total)[M]) {
+  F acc[T * B][M];
+  unroll<T * B * M>([&](auto i) FLOTILLA_INLINE { acc[i / M][i % M] = zero(); });
+  for (int j = 0; j < 8; ++j) {
+    batch.template prefetch<T * B>(unit, j);
+    I words[T * B];
+    unroll<T * B>([&](auto i) FLOTILLA_INLINE {
+      words[i] = chunk_words(batch.chunk(tile + i / B, g + i % B, j));
+    });
+    // Chains are interleaved, as the core's window is too short for longer runs.
+    unroll<8>([&](auto k) FLOTILLA_INLINE {
+      unroll<T * B>([&](auto i) FLOTILLA_INLINE {
+        const float* xk = x + ((g + i % B) * kGroup + j * 8 + k) * M;
+        const F q = word_value<k>(words[i]);
+        unroll<M>([&](auto m)
+                      FLOTILLA_INLINE { acc[i][m] = fma(q, broadcast(xk + m), acc[i][m]); });
+      });
+    });
+  }
+  add_groups<M, T, B>(batch, tile, g, sums, acc, total);
+}
+
+// Groups [g, g + num) of N tiles, B of each of T tiles at a time.
+template <int M, int N, int T, int B, class Batch>
+FLOTILLA_INLINE inline void fused_groups(const Batch& batch, int g, int num, const float* x,
+                                         const float* sums, F (&total)[N][M]) {
+  const int end = g + num;
+  for (; g + B <= end; g += B) {
+    unroll<N / T>([&](auto i) FLOTILLA_INLINE {
+      multiply_groups<M, T, B>(batch, i * T, g, g * N + i * T * B, x, sums, total);
+    });
+  }
+  if constexpr (B > 1) {
+    for (; g < end; ++g) {
+      unroll<N / T>([&](auto i) FLOTILLA_INLINE {
+        multiply_groups<M, T, 1>(batch, i * T, g, g * N + i * T, x, sums, total);
       });
     }
-    add_groups(batch, g, sums, acc, total);
   }
 }
 
 #if defined(FLOTILLA_CPU_AVX2)
-// The same, x being scaled by place.
-template <int M, int B, class Batch>
+// The same, x being scaled by place. Returns the first group that is left.
+template <int M, int N, int B, class Batch>
 FLOTILLA_INLINE inline int placed_groups(const Batch& batch, int g, int end, const float* x,
-                                         const float* sums, F (&total)[M]) {
+                                         const float* sums, F (&total)[N][M]) {
   for (; g + B <= end; g += B) {
-    F acc[B][M];
-    multiply_placed<Batch::kGroupStride>(
-        batch.chunk(g, 0), x + g * kGroup * M,
-        [&](int j) FLOTILLA_INLINE { batch.template prefetch<B>(g, j); }, acc);
-    add_groups(batch, g, sums, acc, total);
+    unroll<N>([&](auto tile) FLOTILLA_INLINE {
+      F acc[B][M];
+      multiply_placed<Batch::kGroupStride>(
+          batch.chunk(tile, g, 0), x + g * kGroup * M,
+          [&](int j) FLOTILLA_INLINE { batch.template prefetch<B>(g * N + tile * B, j); }, acc);
+      add_groups<M, 1, B>(batch, tile, g, sums, acc, total);
+    });
   }
   return g;
 }
-template <int M, class Batch>
+template <int M, int N, class Batch>
 FLOTILLA_INLINE inline void placed_run(const Batch& batch, int num, const float* x,
-                                       const float* sums, F (&total)[M]) {
+                                       const float* sums, F (&total)[N][M]) {
   int g = 0;
+  if constexpr (M == 1 && N == 3) {
+    for (; g < num; ++g) {
+      F acc[3][1];
+      multiply_tiles<Batch::kTileStride>(
+          batch.chunk(0, g, 0), x + g * kGroup,
+          [&](int j) FLOTILLA_INLINE { batch.template prefetch<3>(g * N, j); }, acc);
+      add_groups<M, 3, 1>(batch, 0, g, sums, acc, total);
+    }
+    return;
+  }
   if constexpr (M == 1) {
     // A single group at the end would be slow.
-    g = placed_groups<M, 3>(batch, g, num % 3 == 1 ? num - 4 : num, x, sums, total);
+    g = placed_groups<M, N, 3>(batch, g, num % 3 == 1 ? num - 4 : num, x, sums, total);
   }
-  if constexpr (M <= 2) g = placed_groups<M, 2>(batch, g, num, x, sums, total);
-  placed_groups<M, 1>(batch, g, num, x, sums, total);
+  if constexpr (M <= 2) g = placed_groups<M, N, 2>(batch, g, num, x, sums, total);
+  placed_groups<M, N, 1>(batch, g, num, x, sums, total);
 }
 #endif
 
-// Row tile `t` against panel p of x, which has M rows.
+// Row tile `t`, or the bundle that begins there, against panel p of x, which has M rows.
 template <int M, bool Placed, class Source>
 void fused_tile(const Source& source, const PackedRows& x, int p, int t, float* y,
                 FusedScratch& scratch) {
-  constexpr int B = kGroupsInFlight[M];
+  constexpr int N = Source::kNumTiles, T = N == 1 ? 1 : kTilesInFlight[M];
+  constexpr int B = T == 1 ? kGroupsInFlight[M] : kBundleGroupsInFlight[M];
   constexpr int kBlockGroups = kBlockK / kGroup;
   const int n = source.w.n, groups = source.w.k / kGroup;
-  F total[M];
-  unroll<M>([&](auto m) FLOTILLA_INLINE { total[m] = zero(); });
+  F total[N][M];
+  unroll<N * M>([&](auto i) FLOTILLA_INLINE { total[i / M][i % M] = zero(); });
   for (int g0 = 0; g0 < groups; g0 += kBatchGroups) {
     const int num = min_int(Placed ? Source::kMostGroups : kBatchGroups, groups - g0);
     const auto batch = source.batch(t, g0, num, scratch);
 #if defined(FLOTILLA_CPU_AVX2)
     if constexpr (Placed) {  // a single panel, whose blocks are one piece
-      placed_run<M>(batch, num, x.block(p, g0 * kGroup), x.block_sums(p, g0 * kGroup), total);
+      placed_run<M, N>(batch, num, x.block(p, g0 * kGroup), x.block_sums(p, g0 * kGroup), total);
       if (num == groups) break;
       continue;
     }
 #endif
     for (int g = 0; g < num; g += kBlockGroups) {  // x comes in blocks of kBlockK
-      const int len = min_int(kBlockGroups, num - g), whole = len / B * B;
+      const int len = min_int(kBlockGroups, num - g);
       const float* xg = x.block(p, (g0 + g) * kGroup) - g * kGroup * M;
       const float* sg = x.block_sums(p, (g0 + g) * kGroup) - g * M;
-      fused_groups<M, B>(batch, g, whole, xg, sg, total);
-      if (whole < len) fused_groups<M, 1>(batch, g + whole, len - whole, xg, sg, total);
+      fused_groups<M, N, T, B>(batch, g, len, xg, sg, total);
     }
   }
-  float* out =
-      y + static_cast<std::size_t>(x.panel_begin(p)) * static_cast<std::size_t>(n) + t * kTileRows;
-  unroll<M>([&](auto m) FLOTILLA_INLINE {
-    store_partial(out + static_cast<std::size_t>(m) * static_cast<std::size_t>(n), total[m],
-                  n - t * kTileRows);
-  });
+  for (int tile = 0; tile < N; ++tile) {
+    const int row = (t + tile) * kTileRows;
+    float* out = y + static_cast<std::size_t>(x.panel_begin(p)) * static_cast<std::size_t>(n) + row;
+    unroll<M>([&](auto m) FLOTILLA_INLINE {
+      store_partial(out + static_cast<std::size_t>(m) * static_cast<std::size_t>(n), total[tile][m],
+                    n - row);
+    });
+  }
 }
 
 template <class Source>
-void fused_any(const Source& source, const PackedRows& x, int panel_begin, int panel_end,
-               int tile_begin, int tile_end, float* y, FusedScratch& s) {
+void fused_tiles(const Source& source, const PackedRows& x, int panel_begin, int panel_end,
+                 int tile_begin, int tile_end, float* y, FusedScratch& s) {
   const bool placed = x.scaling() == RowScaling::kByPlace;
-  for (int t = tile_begin; t < tile_end; ++t) {
+  for (int t = tile_begin; t < tile_end; t += Source::kNumTiles) {
     for (int p = panel_begin; p < panel_end; ++p) {  // the tile is in the cache from the second on
       const int rows = x.panel_rows(p);
       if constexpr (kMaxPlacedRows > 0) {
@@ -271,18 +310,26 @@ void fused_any(const Source& source, const PackedRows& x, int panel_begin, int p
   }
 }
 
+template <bool IsF16>
+void fused_packed(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
+                  int tile_begin, int tile_end, float* y, FusedScratch& s) {
+  const int bundled = num_tiles(w) / kBundleTiles * kBundleTiles;
+  const int middle = tile_end < bundled ? tile_end : tile_begin > bundled ? tile_begin : bundled;
+  fused_tiles(PackedSource<IsF16, kBundleTiles>{w}, x, panel_begin, panel_end, tile_begin, middle,
+              y, s);
+  fused_tiles(PackedSource<IsF16, 1>{w}, x, panel_begin, panel_end, middle, tile_end, y, s);
+}
+
 }  // namespace
 
 void linear_fused(const WeightView& w, const PackedRows& x, int panel_begin, int panel_end,
                   int tile_begin, int tile_end, float* y, std::byte* scratch) {
   auto& s = *reinterpret_cast<FusedScratch*>(scratch);
-  if (w.packed != nullptr) {
-    return w.scale_type == tensor::DType::kF16 ? fused_any(PackedSource<true>{w}, x, panel_begin,
-                                                           panel_end, tile_begin, tile_end, y, s)
-                                               : fused_any(PackedSource<false>{w}, x, panel_begin,
-                                                           panel_end, tile_begin, tile_end, y, s);
+  if (w.packed == nullptr) {
+    return fused_tiles(StoredSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
   }
-  fused_any(StoredSource{w}, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
+  const auto run = w.scale_type == tensor::DType::kF16 ? fused_packed<true> : fused_packed<false>;
+  run(w, x, panel_begin, panel_end, tile_begin, tile_end, y, s);
 }
 
 }  // namespace flotilla::backend::FLOTILLA_CPU_TARGET

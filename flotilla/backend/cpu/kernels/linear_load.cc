@@ -60,9 +60,11 @@ FLOTILLA_INLINE inline void dense_row(const WeightView& w, const std::byte* weig
 }
 
 void packed_row(const WeightView& w, std::size_t row, float scale, float* out) {
-  const auto groups = static_cast<std::size_t>(w.k / 64), lane = row % kTileRows;
-  const std::byte* p = w.packed + row / kTileRows * groups * kPackedGroupBytes;
-  for (std::size_t g = 0; g < groups; ++g, p += kPackedGroupBytes, out += 64) {
+  const std::size_t lane = row % kTileRows;
+  const auto tile = static_cast<int>(row / kTileRows);
+  const PackedBundle bundle = bundle_of(w, w.packed, tile);
+  for (int g = 0; g < w.k / 64; ++g, out += 64) {
+    const std::byte* p = bundle.group(tile, g);
     const float s = load_scale(p + kPackedScales, 2 * lane + 1, w.scale_type);
     const float b = load_scale(p + kPackedScales, 2 * lane, w.scale_type);
     for (std::size_t k = 0; k < 64; ++k) {
@@ -116,8 +118,9 @@ void pack_tiles(const WeightView& w, std::byte* out, int tile_begin, int tile_en
     const TileRows biases(w.biases, w.scale_row_bytes, w.n, t);
     const std::uintptr_t next = reinterpret_cast<std::uintptr_t>(w.weight) +
                                 static_cast<std::uintptr_t>(t + 1) * kTileRows * w.row_bytes;
-    std::byte* o = out + static_cast<std::size_t>(t) * groups * kPackedGroupBytes;
-    for (std::size_t g = 0; g < groups; ++g, o += kPackedGroupBytes) {
+    const PackedBundle bundle = bundle_of(w, out, t);
+    for (std::size_t g = 0; g < groups; ++g) {
+      auto* o = const_cast<std::byte*>(bundle.group(t, static_cast<int>(g)));
       unroll<8>([&](auto i) FLOTILLA_INLINE {
         prefetch_far(reinterpret_cast<const void*>(next + g * 512 + i * 64));
       });

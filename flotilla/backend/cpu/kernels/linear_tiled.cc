@@ -20,7 +20,6 @@ struct TiledScratch {
   alignas(64) std::uint32_t words[(kBlockK + kValuePadding) * kLanes];
   Tile tile;
   alignas(64) float c[kItemTiles * kMaxPassRows * kLanes];
-  const std::byte* next_packed;  // the block to be expanded after this one, when weights are packed
 };
 static_assert(sizeof(TiledScratch) <= kScratchBytes);
 
@@ -64,13 +63,6 @@ void expand_dense(const WeightView& w, int tile, int k0, int len, TiledScratch& 
   expand_weights<Code, Bits>(w, tile, k0, len, s);
 }
 
-// Where block k0 of a tile of packed weights begins.
-FLOTILLA_INLINE inline const std::byte* packed_block(const WeightView& w, int tile, int k0) {
-  return w.packed + (static_cast<std::size_t>(tile) * static_cast<std::size_t>(w.k / 64) +
-                     static_cast<std::size_t>(k0 / 64)) *
-                        kPackedGroupBytes;
-}
-
 template <bool Placed>  // for x that is scaled by place
 FLOTILLA_INLINE inline void expand_chunk(const std::byte* chunk, float* out) {
 #if defined(FLOTILLA_CPU_AVX2)
@@ -91,17 +83,23 @@ FLOTILLA_INLINE inline void expand_chunk(const std::byte* chunk, float* out) {
 template <bool Placed>
 void expand_packed(const WeightView& w, int tile, int k0, int len, TiledScratch& s) {
   const bool is_f16 = w.scale_type == tensor::DType::kF16;
-  const std::byte* p = packed_block(w, tile, k0);
-  const std::byte* next = s.next_packed;
+  const PackedBundle bundle = bundle_of(w, w.packed, tile);
+  const int groups = len / 64;
+  // The tile's next block, or the first one of a tile of the next item.
+  const bool is_last = k0 + len == w.k;
+  const int next_tile = is_last ? min_int(tile + kItemTiles, num_tiles(w) - 1) : tile;
+  const PackedBundle next_bundle = bundle_of(w, w.packed, next_tile);
+  const int next_group = is_last ? 0 : (k0 + len) / 64;
   float* out = s.tile.w;
-  for (int g = 0; g < len / 64; ++g, p += kPackedGroupBytes) {
+  for (int g = 0; g < groups; ++g) {
+    const std::byte* p = bundle.group(tile, k0 / 64 + g);
     const GroupScales scales = load_packed_scales(p, is_f16);
     store(s.tile.scales + g * kLanes, scales.scale);
     store(s.tile.biases + g * kLanes, fma(scales.scale, set1(8.0f), scales.bias));
+    const std::byte* next = next_bundle.group(next_tile, next_group + g);
     prefetch_far(next);
-    next += 64;
-    for (int j = 0; j < 8; ++j, next += 64, out += 8 * kLanes) {
-      prefetch_far(next);
+    for (int j = 0; j < 8; ++j, out += 8 * kLanes) {
+      prefetch_far(next + kPackedCodes + j * 64);
       expand_chunk<Placed>(p + kPackedCodes + j * 64, out);
     }
   }
@@ -226,12 +224,6 @@ void linear_tiled(const WeightView& w, const PackedRows& x, int panel_begin, int
   for (int k0 = 0; k0 < x.k(); k0 += kBlockK) {
     const int len = min_int(kBlockK, x.k() - k0);
     for (int t = tile_begin; t < tile_end; ++t) {
-      if (w.packed != nullptr) {
-        // In order of use, the last one being the first of the next item.
-        s.next_packed = t + 1 < tile_end       ? packed_block(w, t + 1, k0)
-                        : k0 + kBlockK < x.k() ? packed_block(w, tile_begin, k0 + kBlockK)
-                                               : packed_block(w, tile_end, 0);
-      }
       format.expand(w, t, k0, len, s);
       float* c = s.c + static_cast<std::size_t>(t - tile_begin) * tile_floats;
       for (int p = panel_begin; p < panel_end; ++p) {
