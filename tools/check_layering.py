@@ -10,14 +10,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 EDGES = {
     "base": [], "log": ["base"], "settings": ["base"], "json": ["base"], "net": ["base"], "store": ["base"],
     "media": ["base"], "protocol": ["json"], "api": ["json"], "tokenizer": ["json"], "chat": ["json"],
-    "gates": ["base"], "hub": ["json", "net"], "serving": ["api", "net"],
+    "gates": ["base"], "download": ["json", "net"], "serving": ["api", "net"],
     "grammar": ["tokenizer"], "tensor": ["base"], "backend": ["tensor"], "ops": ["backend"],
     "checkpoint": ["json", "tensor", "backend"], "state": ["tensor"], "experts": ["checkpoint", "backend"],
     "layers": ["ops", "state", "experts"], "models": ["json", "checkpoint", "layers", "state", "media"],
     "sampling": ["ops", "grammar"], "engine": ["models", "state", "sampling", "tokenizer", "chat"],
     "worker": ["engine"],
-    "coordinator": ["json", "protocol", "api", "net", "store", "serving", "gates", "hub"],
-    "provider": ["engine", "protocol", "serving", "gates", "hub", "net"],
+    "coordinator": ["json", "protocol", "api", "net", "store", "serving", "gates", "download"],
+    "provider": ["engine", "protocol", "serving", "gates", "net"],
 }
 # Never, whatever the graph says.
 FORBIDDEN = {
@@ -29,8 +29,8 @@ FORBIDDEN = {
 }
 # Third-party headers that only their wrapping module may include; everything else reaches them through it.
 WRAPPED = {
-    r"boost/(asio|beast)": {"net"}, r"openssl/": {"net", "checkpoint", "engine", "state", "backend", "protocol"},
-    r"soci/": {"store"}, r"spdlog/": {"log"}, r"toml\+\+/": {"settings"}, r"pcre2": {"tokenizer"},
+    r"boost/(asio|beast)": {"net"}, r"openssl/": {"net", "base", "engine", "state", "backend", "protocol"},
+    r"curl/": {"download"}, r"soci/": {"store"}, r"spdlog/": {"log"}, r"toml\+\+/": {"settings"}, r"pcre2": {"tokenizer"},
     r"utf8proc": {"tokenizer", "chat"}, r"prometheus/": {"coordinator", "provider", "serving"},
     r"sodium": {"protocol", "coordinator", "provider", "engine", "serving", "store"},
 }

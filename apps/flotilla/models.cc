@@ -1,4 +1,4 @@
-// flotilla models list | inspect | verify | synth
+// flotilla models list | inspect | verify | pull | synth
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -137,7 +137,8 @@ int verify(const ModelsOptions& options) {
 
 void add_models(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ModelsOptions>();
-  CLI::App* models = app.add_subcommand("models", "List, inspect and verify model folders");
+  CLI::App* models =
+      app.add_subcommand("models", "List, inspect, verify and download model folders");
   models->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, int (*run)(const ModelsOptions&)) {
     CLI::App* command = models->add_subcommand(name, help);
@@ -152,6 +153,7 @@ void add_models(CLI::App& app, int& exit_code) {
                             add("verify", "Recompute the digest from every byte", &verify)}) {
     command->add_option("model", options->model, "Folder, or name in the models folder");
   }
+  add_models_pull(*models, exit_code);
   add_models_synth(*models, exit_code);
 }
 

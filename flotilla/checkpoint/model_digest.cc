@@ -8,32 +8,15 @@
 #include <optional>
 #include <thread>
 
+#include "flotilla/base/model_files.h"
+#include "flotilla/base/sha256.h"
 #include "flotilla/base/text.h"
 #include "flotilla/checkpoint/digest_cache.h"
-#include "flotilla/checkpoint/sha256.h"
 #include "flotilla/checkpoint/weight_files.h"
 #include "flotilla/log/log.h"
 
 namespace flotilla::checkpoint {
 namespace {
-
-// Beside the weights. A file that is absent on one node and present on another makes the digests
-// differ.
-constexpr const char* kSideFiles[] = {"config.json",
-                                      "generation_config.json",
-                                      "model.safetensors.index.json",
-                                      "tokenizer.json",
-                                      "tokenizer_config.json",
-                                      "tokenizer.model",
-                                      "added_tokens.json",
-                                      "special_tokens_map.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "chat_template.jinja",
-                                      "chat_template.json",
-                                      "preprocessor_config.json",
-                                      "processor_config.json",
-                                      "video_preprocessor_config.json"};
 
 // A file written this recently may change again within the clock tick of its time stamp: its sum is
 // not remembered.
@@ -56,7 +39,8 @@ std::string canonical(const std::string& path) {
 Result<std::vector<Job>> list_jobs(const std::string& folder, const DigestCache& cache) {
   FLOTILLA_TRY(const WeightFiles weights, find_weight_files(folder));
   std::vector<std::string> names = weights.names;
-  for (const char* name : kSideFiles) {
+  // A file that is absent on one node and present on another makes the digests differ.
+  for (const char* name : kModelSideFiles) {
     if (stamp_file(folder + "/" + name).ok()) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());

@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "flotilla/base/sha256.h"
 #include "flotilla/base/text.h"
 #include "flotilla/checkpoint/digest_cache.h"
 #include "flotilla/checkpoint/model_folder.h"
-#include "flotilla/checkpoint/sha256.h"
 #include "flotilla/checkpoint/test_folder.h"
 
 namespace flotilla::checkpoint {

@@ -1,4 +1,4 @@
-#include "flotilla/checkpoint/sha256.h"
+#include "flotilla/base/sha256.h"
 
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-namespace flotilla::checkpoint {
+namespace flotilla {
 
 struct Sha256::Impl {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
@@ -68,4 +68,4 @@ Result<Sha256Digest> sha256_file(const std::string& path,
   return hash.finish();
 }
 
-}  // namespace flotilla::checkpoint
+}  // namespace flotilla

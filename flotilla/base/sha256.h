@@ -12,7 +12,7 @@
 
 #include "flotilla/base/result.h"
 
-namespace flotilla::checkpoint {
+namespace flotilla {
 
 using Sha256Digest = std::array<std::uint8_t, 32>;
 
@@ -36,4 +36,4 @@ class Sha256 {
 Result<Sha256Digest> sha256_file(const std::string& path,
                                  const std::function<void(std::uint64_t)>& on_bytes = {});
 
-}  // namespace flotilla::checkpoint
+}  // namespace flotilla

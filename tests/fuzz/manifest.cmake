@@ -1,0 +1,1 @@
+flotilla_fuzzer(manifest manifest_fuzz.cc DEPS download)
