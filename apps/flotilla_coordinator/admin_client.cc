@@ -56,9 +56,10 @@ void add_admin_options(CLI::App& command, AdminTarget& target) {
                      "PEM authorities for its certificate; default: the system's");
 }
 
-Result<boost::json::value> ask_admin(
-    const AdminTarget& target, const std::string& method, const std::string& path,
-    const std::vector<std::pair<std::string, std::string>>& query) {
+Result<boost::json::value> ask_admin(const AdminTarget& target, const std::string& method,
+                                     const std::string& path,
+                                     const std::vector<std::pair<std::string, std::string>>& query,
+                                     const std::string& body_out) {
   FLOTILLA_TRY(const std::string key, coordinator::read_admin_key(target.key));
   if (key.empty()) {
     return Error{ErrorCode::kInvalidArgument,
@@ -87,7 +88,8 @@ Result<boost::json::value> ask_admin(
   if (!target.ca_file.empty()) curl_easy_setopt(curl.get(), CURLOPT_CAINFO, target.ca_file.c_str());
   if (method != "GET") {
     curl_easy_setopt(curl.get(), CURLOPT_CUSTOMREQUEST, method.c_str());
-    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, "");
+    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(body_out.size()));
+    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, body_out.c_str());
   }
   if (const CURLcode done = curl_easy_perform(curl.get()); done != CURLE_OK) {
     return Error{ErrorCode::kUnavailable,

@@ -26,6 +26,7 @@ void add_admin_options(CLI::App& command, AdminTarget& target);
 // The body of the answer; the error that it holds when its status is not 2xx.
 Result<boost::json::value> ask_admin(
     const AdminTarget& target, const std::string& method, const std::string& path,
-    const std::vector<std::pair<std::string, std::string>>& query = {});
+    const std::vector<std::pair<std::string, std::string>>& query = {},
+    const std::string& body = {});
 
 }  // namespace flotilla::apps

@@ -19,6 +19,7 @@ void add_prices(CLI::App& app, int& exit_code);
 void add_ledger(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_loads(CLI::App& app, int& exit_code);
+void add_models(CLI::App& app, int& exit_code);
 
 // "flotilla-coordinator: MESSAGE" on standard error; returns 1.
 int complain(const Error& error);

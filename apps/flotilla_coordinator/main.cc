@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   flotilla::apps::add_ledger(app, exit_code);
   flotilla::apps::add_explain(app, exit_code);
   flotilla::apps::add_loads(app, exit_code);
+  flotilla::apps::add_models(app, exit_code);
   const auto parsed = flotilla::settings::parse_command_line(app, argc, argv);
   return parsed.done ? parsed.exit_code : exit_code;
 }

@@ -50,6 +50,9 @@ void declare(settings::Settings& s, CoordinatorConfig& c) {
   s.add("gates.hardware", &c.hardware_gate, "off, shadow or on: models too large for a machine");
   s.add("gates.load", &c.load_gate, "off, shadow or on: loads beyond a node's free memory");
   s.add("gates.state", &c.state_gate, "off, shadow or on: jobs beyond a node's state memory");
+  s.add("catalog.only", &c.catalog_only, "serve no models but those of the catalog");
+  s.add("catalog.downloads", &c.catalog_downloads,
+        "who may fetch models from here: keys (every API key) or admin");
   s.add("drain_timeout_s", &c.drain_timeout_s, 0, 86'400,
         "how long running requests may take at shutdown");
   s.add("fee_basis_points", &c.fee_basis_points, 0, 10'000,

@@ -45,6 +45,14 @@ std::string render_model(const ModelInfo& model) {
     out += R"(,"max_model_len":)";
     append_json_int(out, model.context_length);
   }
+  if (!model.capabilities.empty()) {
+    out += R"(,"capabilities":[)";
+    for (std::size_t i = 0; i < model.capabilities.size(); ++i) {
+      if (i > 0) out += ',';
+      append_json_string(out, model.capabilities[i]);
+    }
+    out += ']';
+  }
   out += '}';
   return out;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace flotilla::api {
 
@@ -12,7 +13,8 @@ struct ModelInfo {
   std::string id;
   std::int64_t created = 0;  // unix seconds
   std::string owned_by = "flotilla";
-  std::int64_t context_length = 0;  // 0: not known, left out
+  std::int64_t context_length = 0;             // 0: not known, left out
+  std::vector<std::string> capabilities = {};  // as a catalog says; empty: left out
 };
 
 std::string render_model(const ModelInfo& model);

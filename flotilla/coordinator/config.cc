@@ -88,6 +88,10 @@ Status validate(const CoordinatorConfig& config) {
   if (auto mode = warm_mode(config); !mode.ok()) return std::move(mode).error();
   if (auto modes = gate_modes(config); !modes.ok()) return std::move(modes).error();
   if (auto key = read_admin_key(config.admin_key); !key.ok()) return std::move(key).error();
+  if (config.catalog_downloads != "keys" && config.catalog_downloads != "admin") {
+    return Error{ErrorCode::kInvalidArgument,
+                 "catalog.downloads is '" + config.catalog_downloads + "'; it is keys or admin"};
+  }
   auto level = log::parse_level(config.log_level);
   if (!level.ok()) return std::move(level).error();
   if (config.log_format != "text" && config.log_format != "json") {

@@ -36,6 +36,8 @@ struct CoordinatorConfig {
   std::string hardware_gate = "shadow";
   std::string load_gate = "shadow";
   std::string state_gate = "shadow";
+  bool catalog_only = false;               // models outside the catalog are not served
+  std::string catalog_downloads = "keys";  // who may fetch models: "keys" or "admin"
   std::int64_t drain_timeout_s = 60;
 
   std::int64_t fee_basis_points = 0;  // of every charge, in hundredths of a percent

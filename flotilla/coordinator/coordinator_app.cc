@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <future>
 #include <thread>
@@ -10,6 +11,8 @@
 
 #include "flotilla/coordinator/admin/admin_access.h"
 #include "flotilla/coordinator/admin/admin_api.h"
+#include "flotilla/coordinator/catalog/catalog_routes.h"
+#include "flotilla/coordinator/catalog/catalog_table.h"
 #include "flotilla/coordinator/gateway/gateway.h"
 #include "flotilla/coordinator/link/link_acceptor.h"
 #include "flotilla/coordinator/money/bank_till.h"
@@ -52,6 +55,20 @@ DispatchLimits limits_of(const CoordinatorConfig& config) {
   limits.warm.mode = *warm_mode(config);
   limits.max_queued_per_model = static_cast<std::size_t>(config.max_queued_per_model);
   return limits;
+}
+
+// An alias is listed while its model is.
+void add_aliases(std::vector<serving::ModelEntry>& models, const CatalogView& catalog) {
+  for (const auto& [alias, model] : catalog.aliases()) {
+    std::erase_if(models, [&](const auto& entry) { return entry.id == alias; });
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      if (models[i].id != model) continue;
+      models.push_back(models[i]);
+      models.back().id = alias;
+      break;
+    }
+  }
+  std::sort(models.begin(), models.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
 }
 
 // What another one is told that wants the same database.
@@ -159,6 +176,7 @@ struct CoordinatorApp::Impl {
   void models_changed() {
     std::vector<serving::ModelEntry> models = dispatcher.models();
     note_models(models);
+    add_aliases(models, dispatcher.registry().catalog());
     gateway.publish_models(std::move(models));
   }
   void note_models(const std::vector<serving::ModelEntry>& models) {
@@ -217,6 +235,7 @@ struct CoordinatorApp::Impl {
   Metrics metrics;
   ApiKeyStore keys;
   RateLimits limits{clock};
+  Catalog catalog{config.catalog_only};
   Dispatcher dispatcher;  // on the core strand
   Gateway gateway;
   const AdminAccess admin_access;
@@ -230,6 +249,7 @@ struct CoordinatorApp::Impl {
   std::unique_ptr<AccessStore> access;
   std::unique_ptr<store::Worker> reader;
   std::unique_ptr<LinkAcceptor> links;
+  FileServer files;
   std::unique_ptr<serving::HttpSurface> surface;
   std::unique_ptr<net::HttpServer> server, link_server;
 };
@@ -262,6 +282,16 @@ Status CoordinatorApp::Impl::start(store::Database database) {
   FLOTILLA_TRY(const auto seen,
                list_seen_models(database, clock.unix_seconds() - kModelMemorySeconds));
   for (const std::string& model : seen) dispatcher.know_model(model);
+  FLOTILLA_TRY(const Catalog::View view, load_catalog(database, config.catalog_only));
+  dispatcher.registry().set_catalog(view);
+  catalog.set(view, [] {});
+  catalog.on_change([this](Catalog::View fresh, std::function<void()> then) {
+    core_post()([this, fresh = std::move(fresh), then = std::move(then)] {
+      dispatcher.set_catalog(fresh);
+      then();
+    });
+  });
+  gateway.set_catalog(&catalog);
   FLOTILLA_TRY(access,
                AccessStore::open(std::move(database), keys, clock,
                                  [this](std::vector<NodeRecord> nodes) { nodes_changed(nodes); }));
@@ -272,6 +302,9 @@ Status CoordinatorApp::Impl::start(store::Database database) {
       kHandshakeTimeout);
   std::vector<serving::ExtraRoute> routes = admin.routes();
   for (serving::ExtraRoute& route : money_routes({*reader, *bank, keys, admin_access, clock}))
+    routes.push_back(std::move(route));
+  for (serving::ExtraRoute& route : catalog_routes(
+           {*bank, catalog, files, keys, admin_access, clock, config.catalog_downloads == "keys"}))
     routes.push_back(std::move(route));
   surface =
       std::make_unique<serving::HttpSurface>(gateway, clock, serving::make_net_lanes(io),

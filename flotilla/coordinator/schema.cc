@@ -127,6 +127,34 @@ std::span<const store::Migration> schema() {
            // delivered: tokens that the client was handed, as far as was known a moment ago.
            "ALTER TABLE jobs ADD COLUMN delivered BIGINT NOT NULL DEFAULT 0",
        }},
+      {5,
+       "catalog of models",
+       {
+           // state: published, active, retired. source: a folder of this machine, or a URL. files,
+           // capabilities, runtime: JSON.
+           "CREATE TABLE catalog_models ("
+           "  model TEXT NOT NULL,"
+           "  version BIGINT NOT NULL,"
+           "  state TEXT NOT NULL,"
+           "  digest TEXT NOT NULL,"
+           "  source TEXT NOT NULL,"
+           "  files TEXT NOT NULL,"
+           "  family TEXT NOT NULL,"
+           "  context_length BIGINT NOT NULL,"
+           "  min_memory_bytes BIGINT NOT NULL,"
+           "  capabilities TEXT NOT NULL,"
+           "  runtime TEXT NOT NULL,"
+           "  created BIGINT NOT NULL,"
+           "  changed BIGINT NOT NULL,"
+           "  PRIMARY KEY (model, version),"
+           "  UNIQUE (model, digest))",
+           "CREATE UNIQUE INDEX catalog_models_active ON catalog_models (model) "
+           "WHERE state = 'active'",
+           "CREATE TABLE catalog_aliases ("
+           "  alias TEXT PRIMARY KEY,"
+           "  model TEXT NOT NULL,"
+           "  created BIGINT NOT NULL)",
+       }},
   };
   return kSteps;
 }

@@ -93,6 +93,7 @@ Verdict state_gate(const SlotFacts& slot, const StateCost& cost, const Ask& ask)
 Verdict judge(const NodeFacts& node, const SlotFacts& slot, const ModelFacts& model, const Ask& ask,
               const Modes& modes) {
   if (!slot.listed) return refuse(Reason::kModelNotServed);
+  if (slot.other_version && !ask.any_version) return refuse(Reason::kOtherVersion);
   if (ask.tried) return refuse(Reason::kAlreadyTried);
   if (ask.other_weights) return refuse(Reason::kOtherWeights);
   if (node.cooldown.count() > 0) return refuse(Reason::kCooldown, 0, 0, node.cooldown);

@@ -29,6 +29,7 @@ struct NodeFacts {
 // A model on that machine.
 struct SlotFacts {
   bool listed = true;
+  bool other_version = false;
   bool resident = false;
   bool loading = false;
   bool healthy = true;
@@ -52,6 +53,7 @@ struct ModelFacts {
 struct Ask {
   bool tried = false;
   bool other_weights = false;
+  bool any_version = false;  // it began when another version was active, and goes on with that
   std::int64_t prompt_tokens = 0;  // 0: unknown
   bool exact = true;               // else prompt_tokens is guessed, and nothing is refused for good
   std::int64_t max_tokens = 0;     // 0: unknown

@@ -184,6 +184,7 @@ TEST(Judge, EveryNodeHasOneReasonAndModesOnlyTakeAway) {
     slot.loading = coin(9);
     slot.healthy = !coin(20);
     slot.stuck = coin(20);
+    slot.other_version = coin(20);
     slot.num_jobs = below(5);
     if (coin(9)) slot.refused_for = milliseconds(10);
     if (coin(2)) slot.state_total = (1 + below(8)) * kGiB;
@@ -207,7 +208,8 @@ TEST(Judge, EveryNodeHasOneReasonAndModesOnlyTakeAway) {
     }
     if (shadow.admitted()) {
       ASSERT_TRUE(slot.listed && slot.resident && slot.healthy && !slot.stuck && !node.silent &&
-                  !node.draining && slot.num_jobs < slot.max_jobs && !ask.tried);
+                  !node.draining && slot.num_jobs < slot.max_jobs && !ask.tried &&
+                  !slot.other_version);
     }
   }
   for (std::size_t i = 0; i < kNumReasons; ++i)

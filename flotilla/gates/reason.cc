@@ -8,6 +8,8 @@ std::string_view to_string(Reason reason) {
       return "none";
     case Reason::kModelNotServed:
       return "model_not_served";
+    case Reason::kOtherVersion:
+      return "other_version";
     case Reason::kAlreadyTried:
       return "already_tried";
     case Reason::kOtherWeights:

@@ -13,6 +13,7 @@ enum class Reason : std::uint8_t {
   kNone,  // it may have it
   // Of this job.
   kModelNotServed,
+  kOtherVersion,  // its files are not those of the version that is active
   kAlreadyTried,  // it failed on this node
   kOtherWeights,  // an answer that has begun goes on with the same weights only
   // Of the machine. What it did wrong counts before what it is.
@@ -33,7 +34,7 @@ enum class Reason : std::uint8_t {
   kNoRoomToLoad,
   kNotLoaded,  // it could be
 };
-inline constexpr std::size_t kNumReasons = 17;
+inline constexpr std::size_t kNumReasons = 18;
 
 // "too_large"
 std::string_view to_string(Reason reason);

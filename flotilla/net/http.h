@@ -52,7 +52,7 @@ class HttpExchange {
   virtual const HttpRequest& request() const = 0;
   // A whole answer. Once, and not after begin_stream.
   virtual void send(HttpResponse response) = 0;
-  // Opens a chunked answer (body ignored). Then write(), then end().
+  // Opens an answer (body ignored): chunked, or of its Content-Length. Then write(), then end().
   virtual void begin_stream(HttpResponse head) = 0;
   // Queues one piece. False when the queue for this connection is over its limit (the piece is
   // still queued): the caller should pause its source until on_drained.

@@ -1,7 +1,9 @@
 // The answering half of HttpConnection.
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include "flotilla/base/check.h"
 #include "flotilla/base/overloaded.h"
 #include "flotilla/net/http_connection.h"
 #include "flotilla/net/http_response.h"
@@ -15,6 +17,16 @@ namespace {
 // Small pieces are joined up to this size, so that a burst of tokens costs one system call.
 constexpr std::size_t kJoinBytes = 16u << 10;
 constexpr auto kLingerTime = 2s;
+
+std::optional<std::uint64_t> declared_length(const Headers& headers) {
+  const auto text = headers.find("Content-Length");
+  if (!text) return std::nullopt;
+  std::uint64_t length = 0;
+  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), length);
+  FLOTILLA_CHECK(parsed.ec == std::errc{} && parsed.ptr == text->data() + text->size(),
+                 "the declared length of an answer is no number");
+  return length;
+}
 }  // namespace
 
 void HttpConnection::take_steps(const std::shared_ptr<AnswerState>& state) {
@@ -65,11 +77,14 @@ void HttpConnection::begin_answer(HttpResponse& response, bool streamed) {
   // guess.
   const bool http_1_0 = parser_ ? parser_->is_http_1_0() : is_http_1_0_;
   answer_has_body_ = !is_head_request_ && status_has_body(response.status);
-  answer_is_chunked_ = streamed && !http_1_0;
-  if (wants_close(response.headers) || context_->draining || (streamed && http_1_0))
+  const auto length = streamed ? declared_length(response.headers) : std::nullopt;
+  const bool open_ended = streamed && !length;
+  answer_is_chunked_ = open_ended && !http_1_0;
+  if (wants_close(response.headers) || context_->draining || (open_ended && http_1_0))
     keep_alive_ = false;
   ResponseFraming framing{.http_1_0 = http_1_0, .keep_alive = keep_alive_};
-  if (streamed) {
+  framing.length = length;
+  if (open_ended) {
     framing.body = http_1_0 ? ResponseFraming::Body::kUntilClose : ResponseFraming::Body::kChunked;
   }
   enqueue(render_response_head(response, framing));

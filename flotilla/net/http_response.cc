@@ -18,6 +18,8 @@ std::string_view reason(unsigned status) {
       return "Accepted";
     case 204:
       return "No Content";
+    case 206:
+      return "Partial Content";
     case 301:
       return "Moved Permanently";
     case 302:
@@ -52,6 +54,8 @@ std::string_view reason(unsigned status) {
       return "Content Too Large";
     case 415:
       return "Unsupported Media Type";
+    case 416:
+      return "Range Not Satisfiable";
     case 417:
       return "Expectation Failed";
     case 422:
@@ -138,7 +142,8 @@ std::string render_response_head(const HttpResponse& response, const ResponseFra
   }
   if (status_has_body(response.status)) {
     if (framing.body == ResponseFraming::Body::kLength) {
-      out += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+      out += "Content-Length: " + std::to_string(framing.length.value_or(response.body.size())) +
+             "\r\n";
     } else if (framing.body == ResponseFraming::Body::kChunked) {
       out += "Transfer-Encoding: chunked\r\n";
     }

@@ -1,6 +1,7 @@
 // Bytes of an HTTP/1 answer. Internal to net/.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@ namespace flotilla::net {
 struct ResponseFraming {
   enum class Body { kLength, kChunked, kUntilClose };
   Body body = Body::kLength;
+  std::optional<std::uint64_t> length = {};  // with kLength; absent: that of the response's body
   bool http_1_0 = false;
   bool keep_alive = true;
 };

@@ -49,6 +49,28 @@ class HttpStreamTest : public ::testing::Test {
 
 constexpr std::string_view kGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
+TEST_F(HttpStreamTest, AnAnswerOfKnownLengthIsNotChunkedAndKeepsTheConnection) {
+  serve();
+  TestClient client(server_->port());
+  for (int round = 0; round < 2; ++round) {
+    client.send(kGet);
+    auto exchange = wait();
+    ASSERT_TRUE(exchange);
+    HttpResponse head;
+    head.status = 206;
+    head.headers.add("Content-Length", "6");
+    exchange->begin_stream(std::move(head));
+    const std::string text = client.read_until("\r\n\r\n");
+    EXPECT_TRUE(text.starts_with("HTTP/1.1 206 Partial Content\r\n")) << text;
+    EXPECT_NE(text.find("Content-Length: 6\r\n"), std::string::npos) << text;
+    EXPECT_EQ(text.find("chunked"), std::string::npos) << text;
+    exchange->write("abc");
+    exchange->write("def");
+    exchange->end();
+    EXPECT_EQ(client.read_until("def"), "abcdef");
+  }
+}
+
 TEST_F(HttpStreamTest, WritesChunksAsTheyComeAndKeepsTheConnection) {
   serve();
   TestClient client(server_->port());

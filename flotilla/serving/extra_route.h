@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ struct ExtraRoute {
   // On an I/O thread, must not block. Calls `reply` once, now or later and from any thread; the
   // request lives as long as a copy of `reply` does.
   std::function<void(const net::HttpRequest&, Reply)> handle;
+  // Instead of `handle`, for answers that are not in memory: either `reply`, or `begin` with the
+  // head and then write() and end() of the exchange.
+  std::function<void(const std::shared_ptr<net::HttpExchange>&, Reply reply, Reply begin)> stream =
+      {};
 };
 
 // Whether `path` is one of those that `pattern` means.

@@ -209,11 +209,15 @@ void HttpSurface::handle(std::shared_ptr<net::HttpExchange> http) {
     if (auto extra = admit_extra(request, in)) {
       if (extra->refusal) return answer(in, extra->route->name, std::move(*extra->refusal));
       // May outlive the surface, but not the clock and the connection.
-      extra->route->handle(
-          request, [&clock = clock_, in, name = extra->route->name](net::HttpResponse response) {
-            in.http->send(finish(clock, in, name, std::move(response)));
+      const auto reply = [&clock = clock_, in,
+                          name = extra->route->name](net::HttpResponse response) {
+        in.http->send(finish(clock, in, name, std::move(response)));
+      };
+      if (!extra->route->stream) return extra->route->handle(request, reply);
+      return extra->route->stream(
+          in.http, reply, [&clock = clock_, in, name = extra->route->name](net::HttpResponse head) {
+            in.http->begin_stream(finish(clock, in, name, std::move(head)));
           });
-      return;
     }
   }
   Admission admission = admit(request, route, in);

@@ -117,10 +117,12 @@ net::HttpResponse AdminApi::order(WarmOrder::What what, const std::string& query
 }
 
 net::HttpResponse AdminApi::explain(const std::string& query) const {
-  const auto model = query_value(query, "model");
+  auto model = query_value(query, "model");
   if (!model || model->empty()) {
     return serving::error_reply({ErrorCode::kInvalidArgument, "model is missing", "model"});
   }
+  const CatalogView& catalog = dispatcher_.registry().catalog();
+  model = catalog.resolve(*model);
   const auto tokens = number(query, "prompt_tokens", kUsualPrompt);
   const auto answer = number(query, "max_tokens", 0);
   if (!tokens.ok()) return serving::error_reply(tokens.error());
@@ -137,8 +139,8 @@ net::HttpResponse AdminApi::explain(const std::string& query) const {
         {ErrorCode::kNotFound, "no node of the name '" + *node + "' is connected", "node"});
   }
   return serving::json_reply(
-      200, bj::serialize(
-               explain_json(explanation, *model, dispatcher_.num_queued(*model), clock_.now())));
+      200, bj::serialize(explain_json(explanation, *model, dispatcher_.num_queued(*model), catalog,
+                                      clock_.now())));
 }
 
 net::HttpResponse AdminApi::nodes() const {

@@ -34,6 +34,21 @@ bj::value reason_json(gates::Reason reason) {
   return reason == gates::Reason::kNone ? bj::value(nullptr) : bj::value(to_string(reason));
 }
 
+// What the gates and the versions are told; null: the catalog has no active version.
+bj::value catalog_json(const CatalogEntry* entry) {
+  if (entry == nullptr) return nullptr;
+  bj::array ignored;
+  for (const std::string& one : entry->runtime.ignored) ignored.emplace_back(one);
+  return bj::object{
+      {"version", entry->version},
+      {"digest", entry->digest},
+      {"bytes", entry->bytes()},
+      {"min_memory_bytes", entry->min_memory_bytes},
+      {"resident_bytes", entry->runtime.resident_bytes ? bj::value(*entry->runtime.resident_bytes)
+                                                       : bj::value(nullptr)},
+      {"ignored", std::move(ignored)}};
+}
+
 bj::object node_json(const NodeExplanation& node, const std::string& model, Clock::Instant now) {
   const gates::Verdict& verdict = node.verdict;
   bj::object out{{"node", node.provider->node},
@@ -55,6 +70,8 @@ bj::object node_json(const NodeExplanation& node, const std::string& model, Cloc
     return out;
   }
   out["loaded"] = slot->second.offer.loaded;
+  out["model_digest"] = slot->second.offer.model_digest;
+  out["version"] = slot->second.version > 0 ? bj::value(slot->second.version) : bj::value(nullptr);
   out["slots"] = slot->second.offer.max_concurrent;
   out["slots_taken"] = slot->second.num_attempts;
   out["expected"] = expected_json(node.expected, now);
@@ -64,7 +81,7 @@ bj::object node_json(const NodeExplanation& node, const std::string& model, Cloc
 }  // namespace
 
 bj::object explain_json(const Explanation& explanation, const std::string& model,
-                        std::size_t num_queued, Clock::Instant now) {
+                        std::size_t num_queued, const CatalogView& catalog, Clock::Instant now) {
   bj::object counts;
   for (std::size_t i = 0; i < gates::kNumReasons; ++i) {
     const auto reason = static_cast<gates::Reason>(i);
@@ -75,6 +92,7 @@ bj::object explain_json(const Explanation& explanation, const std::string& model
   for (const NodeExplanation& node : explanation.nodes)
     nodes.push_back(node_json(node, model, now));
   return {{"model", model},
+          {"catalog", catalog_json(catalog.active(model))},
           {"prompt_tokens", explanation.prompt_tokens},
           {"queued", num_queued},
           {"counts", std::move(counts)},

@@ -8,6 +8,7 @@
 namespace flotilla::coordinator {
 
 boost::json::object explain_json(const Explanation& explanation, const std::string& model,
-                                 std::size_t num_queued, Clock::Instant now);
+                                 std::size_t num_queued, const CatalogView& catalog,
+                                 Clock::Instant now);
 
 }  // namespace flotilla::coordinator

@@ -84,6 +84,9 @@ class Dispatcher {
   // A model that nodes served before this process began: its requests wait for one to return.
   void know_model(const std::string& name) { registry_.know_model(name); }
 
+  // What models mean from now on.
+  void set_catalog(std::shared_ptr<const CatalogView> catalog);
+
   const DispatchLimits& limits() const { return limits_; }  // any thread
   // Those that are loaded somewhere, and those that a request would have loaded.
   std::vector<serving::ModelEntry> models() const;

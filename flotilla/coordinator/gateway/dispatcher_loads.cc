@@ -95,6 +95,11 @@ std::vector<serving::ModelEntry> Dispatcher::models() const {
     if (resident || !warm_.may_load(name)) continue;
     more.emplace_back();
     more.back().id = name;
+    if (const CatalogEntry* entry = registry_.catalog().active(name)) {
+      more.back().created = entry->created;
+      more.back().context_length = entry->context_length;
+      more.back().capabilities = entry->capabilities;
+    }
   }
   entries.insert(entries.end(), more.begin(), more.end());
   std::sort(entries.begin(), entries.end(),

@@ -75,6 +75,12 @@ void Dispatcher::set_models(ProviderRecord& provider, const protocol::Register& 
   }
 }
 
+void Dispatcher::set_catalog(std::shared_ptr<const CatalogView> catalog) {
+  registry_.set_catalog(std::move(catalog));
+  on_models_changed_();
+  pump_all();
+}
+
 void Dispatcher::node_closed(const ProviderId& id, const NodeLink* from, const std::string& why) {
   ProviderRecord* provider = registry_.find(id);
   if (provider == nullptr || provider->link.get() != from) return;

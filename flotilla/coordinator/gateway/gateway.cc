@@ -91,6 +91,12 @@ std::unique_ptr<serving::ChatStream> Gateway::start(
       return refuse(std::move(allowed).error(), request.n, std::move(on_event));
     }
   }
+  if (catalog_ != nullptr) {
+    const Catalog::View view = catalog_->view();
+    request.model = view->resolve(request.model);
+    if (Status allowed = view->allows(request.model); !allowed.ok())
+      return refuse(std::move(allowed).error(), request.n, std::move(on_event));
+  }
   // From here on the request is the same on every node and every attempt.
   request.sampling_seed = request.seed.value_or(random_seed());
   request.render_time = clock_.unix_seconds();

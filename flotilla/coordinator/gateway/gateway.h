@@ -11,6 +11,7 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/coordinator/auth/api_key_store.h"
+#include "flotilla/coordinator/catalog/catalog.h"
 #include "flotilla/coordinator/gateway/dispatcher.h"
 #include "flotilla/coordinator/money/rate_limits.h"
 #include "flotilla/serving/chat_backend.h"
@@ -35,6 +36,8 @@ class Gateway final : public serving::ChatBackend {
   void publish_models(std::vector<serving::ModelEntry> models);
   // Requests beyond them are refused. Before the first request; must outlive the gateway.
   void set_limits(RateLimits* limits) { limits_ = limits; }
+  // Which names clients may ask for, and what they mean. As above.
+  void set_catalog(const Catalog* catalog) { catalog_ = catalog; }
   void set_draining() { draining_ = true; }
 
  private:
@@ -46,6 +49,7 @@ class Gateway final : public serving::ChatBackend {
   const ApiKeyStore& keys_;
   const Clock& clock_;
   RateLimits* limits_ = nullptr;
+  const Catalog* catalog_ = nullptr;
   std::atomic<std::uint64_t> num_requests_{0};
   std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;

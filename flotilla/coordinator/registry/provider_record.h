@@ -11,6 +11,7 @@
 
 #include "flotilla/base/clock.h"
 #include "flotilla/base/ids.h"
+#include "flotilla/coordinator/catalog/catalog_view.h"
 #include "flotilla/coordinator/registry/evidence.h"
 #include "flotilla/coordinator/registry/node_link.h"
 #include "flotilla/coordinator/registry/pulse.h"
@@ -35,7 +36,10 @@ inline constexpr std::int64_t kUsualPrompt = 512;
 
 struct ModelSlot {
   protocol::ModelOffer offer;
-  gates::ModelFacts facts;   // of the offer, as the gates want it
+  std::int64_t offered_context = 0;  // as the node says; the offer's is what counts
+  gates::ModelFacts facts;           // of offer and catalog, as the gates want it
+  Standing standing = Standing::kFree;
+  std::int64_t version = 0;  // of the catalog; 0: it does not know these files
   protocol::SlotLoad load;   // from the last heartbeat
   Clock::Instant load_at{};  // when that came
   ModelHistory history;
@@ -49,6 +53,9 @@ struct ModelSlot {
   bool sound = false;                           // counted in ModelIndex::num_sound
   std::set<RouteKey>* place = nullptr;          // the set of the model's index that it stands in
   RouteKey key;                                 // while it does
+
+  // What clients mean by its name.
+  bool serves() const { return standing == Standing::kFree || standing == Standing::kActive; }
 };
 
 struct ProviderRecord {

@@ -56,7 +56,8 @@ void ProviderRegistry::set_models(ProviderRecord& provider,
     if (slot.listed) continue;  // named twice
     slot.offer = offer;
     slot.offer.max_concurrent = std::max(1u, offer.max_concurrent);
-    slot.facts = facts_of(offer);
+    slot.offered_context = offer.context_length;
+    apply_catalog(slot);
     slot.listed = true;
     slot.load.model = offer.id;
     models_[offer.id].members.insert(&provider);
@@ -65,6 +66,35 @@ void ProviderRegistry::set_models(ProviderRecord& provider,
   std::erase_if(provider.slots, [](const auto& entry) {
     return !entry.second.listed && entry.second.num_attempts == 0;
   });
+}
+
+void ProviderRegistry::apply_catalog(ModelSlot& slot) const {
+  slot.facts = facts_of(slot.offer);
+  slot.offer.context_length = slot.offered_context;
+  slot.version = 0;
+  slot.standing = catalog_->standing(slot.offer.id, slot.offer.model_digest);
+  const CatalogEntry* entry = catalog_->find(slot.offer.id, slot.offer.model_digest);
+  if (entry == nullptr) return;
+  slot.version = entry->version;
+  // A node may serve less than the model can, never more.
+  if (entry->context_length > 0) {
+    slot.offer.context_length = slot.offered_context > 0
+                                    ? std::min(slot.offered_context, entry->context_length)
+                                    : entry->context_length;
+  }
+  slot.offer.family = entry->family;
+  apply(*entry, slot.facts);
+}
+
+void ProviderRegistry::set_catalog(std::shared_ptr<const CatalogView> catalog) {
+  catalog_ = std::move(catalog);
+  for (const CatalogEntry& entry : catalog_->entries()) {
+    if (entry.state == CatalogState::kActive) know_model(entry.model);
+  }
+  for (const auto& [id, provider] : providers_) {
+    for (auto& [model, slot] : provider->slots) apply_catalog(slot);
+    reindex_all(*provider);
+  }
 }
 
 void ProviderRegistry::reindex(ProviderRecord& provider, const std::string& model) {
@@ -157,7 +187,7 @@ std::vector<serving::ModelEntry> ProviderRegistry::entries() const {
   std::map<std::string, serving::ModelEntry> entries;
   for (const auto& [id, record] : providers_) {
     for (const auto& [name, slot] : record->slots) {
-      if (!slot.listed || !slot.offer.loaded) continue;
+      if (!slot.listed || !slot.offer.loaded || !slot.serves()) continue;
       serving::ModelEntry& entry = entries[name];
       // Nodes may differ; a client is promised what every one of them can do.
       const bool first = entry.id.empty();
@@ -165,6 +195,8 @@ std::vector<serving::ModelEntry> ProviderRegistry::entries() const {
       entry.created = std::max(entry.created, slot.offer.created);
       entry.context_length = first ? slot.offer.context_length
                                    : std::min(entry.context_length, slot.offer.context_length);
+      if (const CatalogEntry* known = catalog_->active(name))
+        entry.capabilities = known->capabilities;
     }
   }
   std::vector<serving::ModelEntry> out;

@@ -36,6 +36,9 @@ class ProviderRegistry {
 
   // Replaces the list of models; attempts under way keep their slots.
   void set_models(ProviderRecord& provider, const std::vector<protocol::ModelOffer>& models);
+  // What is offered is judged by it from now on. Its active models count as known.
+  void set_catalog(std::shared_ptr<const CatalogView> catalog);
+  const CatalogView& catalog() const { return *catalog_; }
   // To be called after any change of what decides about an index: slot, draining, silent, cooling,
   // and of what is expected of it.
   void reindex(ProviderRecord& provider, const std::string& model);
@@ -64,7 +67,10 @@ class ProviderRegistry {
     ProviderId provider;
     std::string model;
   };
+  void apply_catalog(ModelSlot& slot) const;
+
   const Clock& clock_;
+  std::shared_ptr<const CatalogView> catalog_ = std::make_shared<CatalogView>();
   std::unordered_map<ProviderId, std::unique_ptr<ProviderRecord>> providers_;
   std::unordered_map<std::string, ModelIndex> models_;
   std::vector<Busy> busy_;

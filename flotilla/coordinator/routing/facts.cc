@@ -36,8 +36,9 @@ gates::NodeFacts node_facts(const ProviderRecord& provider,
 
 gates::SlotFacts slot_facts(const ModelSlot* slot, Clock::Instant now) {
   gates::SlotFacts facts;
-  facts.listed = slot != nullptr && slot->listed;
+  facts.listed = slot != nullptr && slot->listed && slot->standing != Standing::kNotServed;
   if (!facts.listed) return facts;
+  facts.other_version = slot->standing == Standing::kOtherVersion;
   facts.resident = slot->offer.loaded;
   facts.loading = slot->loading_since.has_value();
   facts.healthy = slot->load.healthy;

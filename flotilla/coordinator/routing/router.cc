@@ -28,7 +28,9 @@ bool is_excluded(const ProviderRecord& provider, const RouteWish& wish) {
 }
 
 bool fits(const ProviderRecord& provider, const ModelSlot& slot, const RouteWish& wish) {
-  return !is_excluded(provider, wish) && !has_other_weights(slot, wish);
+  // An answer that has begun goes on with its weights, whatever the name means by now.
+  const bool right_version = slot.serves() || !wish.model_digest.empty();
+  return right_version && !is_excluded(provider, wish) && !has_other_weights(slot, wish);
 }
 
 bool has_room(const ModelSlot& slot, const gates::Ask& ask) {
@@ -168,7 +170,8 @@ bool Router::any_free(const std::string& model) const {
 std::size_t Router::num_candidates(const std::string& model, const RouteWish& wish) const {
   const auto* index = registry_.model(model);
   if (index == nullptr) return 0;
-  if (wish.excluded.empty() && wish.model_digest.empty() && wish.numerics_id.empty())
+  if (wish.excluded.empty() && wish.model_digest.empty() && wish.numerics_id.empty() &&
+      registry_.catalog().empty())
     return index->members.size();
   return static_cast<std::size_t>(
       std::count_if(index->members.begin(), index->members.end(),
@@ -250,6 +253,7 @@ gates::Verdict Router::judge(const ProviderRecord& provider, const std::string& 
   const ModelSlot* slot = slot_of(provider, model);
   gates::Ask ask = job_ask(model, wish);
   ask.tried = is_excluded(provider, wish);
+  ask.any_version = !wish.model_digest.empty();
   ask.other_weights = slot != nullptr && has_other_weights(*slot, wish);
   static const gates::ModelFacts kUnknown;
   return gates::judge(node_facts(provider, registry_.model(model), now), slot_facts(slot, now),

@@ -13,7 +13,8 @@ constexpr double kHorizon = 300;  // seconds in which a model is missed
 constexpr double kClearly = 2;
 
 bool can_serve(const ProviderRecord& provider, const ModelSlot& slot) {
-  return slot.listed && slot.offer.loaded && !provider.silent && !provider.draining && !slot.stuck;
+  return slot.listed && slot.offer.loaded && slot.serves() && !provider.silent &&
+         !provider.draining && !slot.stuck;
 }
 
 }  // namespace
