@@ -13,6 +13,7 @@
 #include "flotilla/checkpoint/model_folder.h"
 #include "flotilla/engine/text_assets.h"
 #include "flotilla/models/causal_lm.h"
+#include "flotilla/settings/command_line.h"
 
 namespace flotilla::apps {
 namespace {
@@ -142,9 +143,10 @@ void add_models(CLI::App& app, int& exit_code) {
   models->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, int (*run)(const ModelsOptions&)) {
     CLI::App* command = models->add_subcommand(name, help);
-    command->add_option("--models-dir", options->models_dir, "Folder with models")
-        ->envname("FLOTILLA_MODELS_DIR")
-        ->capture_default_str();
+    settings::take_from_environment(
+        *command->add_option("--models-dir", options->models_dir, "Folder with models")
+             ->capture_default_str(),
+        options->models_dir, "FLOTILLA_MODELS_DIR");
     command->callback([options, run, &exit_code] { exit_code = run(*options); });
     return command;
   };

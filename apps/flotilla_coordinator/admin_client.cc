@@ -8,6 +8,7 @@
 
 #include "flotilla/coordinator/admin/admin_access.h"
 #include "flotilla/json/json.h"
+#include "flotilla/settings/command_line.h"
 
 namespace flotilla::apps {
 namespace {
@@ -50,8 +51,9 @@ Error error_of(long status, const std::string& body) {
 void add_admin_options(CLI::App& command, AdminTarget& target) {
   command.add_option("--url", target.url, "address of the running coordinator")
       ->capture_default_str();
-  command.add_option("--admin-key", target.key, "its admin key, or @FILE")
-      ->envname("FLOTILLA_ADMIN_KEY");
+  settings::take_from_environment(
+      *command.add_option("--admin-key", target.key, "its admin key, or @FILE"), target.key,
+      "FLOTILLA_ADMIN_KEY");
   command.add_option("--tls-ca-file", target.ca_file,
                      "PEM authorities for its certificate; default: the system's");
 }

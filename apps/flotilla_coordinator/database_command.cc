@@ -7,6 +7,7 @@
 #include "flotilla/base/check.h"
 #include "flotilla/coordinator/config.h"
 #include "flotilla/coordinator/schema.h"
+#include "flotilla/settings/command_line.h"
 
 namespace flotilla::apps {
 
@@ -24,11 +25,11 @@ CLI::App* add_database_command(CLI::App& group, const char* name, const char* he
                                DatabaseTarget& target, int& exit_code,
                                std::function<Status()> run) {
   CLI::App* command = group.add_subcommand(name, help);
-  command
-      ->add_option("--database", target.database,
-                   "the coordinator's: a SQLite file or postgresql://...")
-      ->envname("FLOTILLA_DATABASE")
-      ->capture_default_str();
+  CLI::Option* database = command
+                              ->add_option("--database", target.database,
+                                           "the coordinator's: a SQLite file or postgresql://...")
+                              ->capture_default_str();
+  settings::take_from_environment(*database, target.database, "FLOTILLA_DATABASE");
   command->add_flag("-q,--quiet", target.quiet, "print only what a script needs");
   command->callback([run = std::move(run), &exit_code] {
     if (Status status = run(); !status.ok()) exit_code = complain(status.error());

@@ -52,6 +52,8 @@ Status list(const ModelsArguments& arguments) {
 }
 
 Status show(const ModelsArguments& arguments) {
+  if (arguments.model.empty())
+    return Error{ErrorCode::kInvalidArgument, "the model's name is empty"};
   FLOTILLA_TRY(const bj::value answer, entries(arguments));
   if (arguments.as_json) {
     std::printf("%s\n", bj::serialize(answer).c_str());

@@ -2,6 +2,8 @@
 // means these and no others.
 #pragma once
 
+#include <string_view>
+
 namespace flotilla {
 
 inline constexpr const char* kModelSideFiles[] = {"config.json",
@@ -19,5 +21,13 @@ inline constexpr const char* kModelSideFiles[] = {"config.json",
                                                   "preprocessor_config.json",
                                                   "processor_config.json",
                                                   "video_preprocessor_config.json"};
+
+inline bool is_model_file(std::string_view name) {
+  if (name.ends_with(".safetensors") && !name.starts_with('.')) return true;
+  for (const std::string_view known : kModelSideFiles) {
+    if (name == known) return true;
+  }
+  return false;
+}
 
 }  // namespace flotilla

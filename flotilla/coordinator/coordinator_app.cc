@@ -59,8 +59,9 @@ DispatchLimits limits_of(const CoordinatorConfig& config) {
 
 // An alias is listed while its model is.
 void add_aliases(std::vector<serving::ModelEntry>& models, const CatalogView& catalog) {
-  for (const auto& [alias, model] : catalog.aliases()) {
-    std::erase_if(models, [&](const auto& entry) { return entry.id == alias; });
+  for (const auto& [name, model] : catalog.aliases()) {
+    const std::string& alias = name;  // Clang 14 lets no lambda have a structured binding
+    std::erase_if(models, [&alias](const auto& entry) { return entry.id == alias; });
     for (std::size_t i = 0; i < models.size(); ++i) {
       if (models[i].id != model) continue;
       models.push_back(models[i]);

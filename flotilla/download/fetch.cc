@@ -107,8 +107,12 @@ int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 }
 
 bool is_here(std::string_view origin) {
-  const std::string_view host = origin.substr(origin.find("//") + 2);
-  return host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
+  std::string_view host = origin.substr(origin.find("//") + 2);
+  host = host.substr(0, host.starts_with('[') ? host.find(']') + 1 : host.find(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  // An address, and no name that begins like one.
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace

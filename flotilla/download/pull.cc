@@ -339,21 +339,38 @@ Status Puller::fetch_all() {
 
 Status Puller::publish() {
   std::error_code ec;
-  fs::remove(staging_ + "/" + kManifestName, ec);
   for (fs::recursive_directory_iterator it(staging_, ec), end; !ec && it != end; it.increment(ec)) {
     if (it->is_directory(ec)) FLOTILLA_TRY_STATUS(sync_folder(it->path().string()));
   }
   FLOTILLA_TRY_STATUS(sync_folder(staging_));
-  if (!fs::exists(fs::symlink_status(target_, ec))) {
-    if (::rename(staging_.c_str(), target_.c_str()) != 0)
-      return disk_error("cannot rename " + staging_ + " to " + target_, errno);
-  } else {
+  const auto rename_with = [](const std::string& from, const std::string& to, unsigned flags) {
+    return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
+  };
+  const auto unknown_flag = [] { return errno == EINVAL || errno == ENOSYS; };
+  if (!options_.replace || !fs::exists(fs::symlink_status(target_, ec))) {
+    bool moved = rename_with(staging_, target_, RENAME_NOREPLACE);
+    if (!moved && unknown_flag() && !fs::exists(fs::symlink_status(target_, ec)))
+      moved = ::rename(staging_.c_str(), target_.c_str()) == 0;
+    if (!moved) return disk_error("cannot rename " + staging_ + " to " + target_, errno);
+  } else if (rename_with(staging_, target_, RENAME_EXCHANGE)) {
     // The name never means nothing, nor half of something.
-    if (::syscall(SYS_renameat2, AT_FDCWD, staging_.c_str(), AT_FDCWD, target_.c_str(),
-                  RENAME_EXCHANGE) != 0)
-      return disk_error("cannot exchange " + target_ + " for " + staging_, errno);
     fs::remove_all(staging_, ec);
+  } else if (unknown_flag()) {  // a file system that cannot exchange: for a moment there is none
+    const std::string old = staging_ + ".old";
+    fs::remove_all(old, ec);
+    if (::rename(target_.c_str(), old.c_str()) != 0)
+      return disk_error("cannot rename " + target_ + " to " + old, errno);
+    if (::rename(staging_.c_str(), target_.c_str()) != 0) {
+      const int why = errno;
+      (void)::rename(old.c_str(), target_.c_str());
+      return disk_error("cannot rename " + staging_ + " to " + target_, why);
+    }
+    fs::remove_all(old, ec);
+  } else {
+    return disk_error("cannot exchange " + target_ + " for " + staging_, errno);
   }
+  // Only now: while the folder has not its name, the list says what in it is whole.
+  fs::remove(target_ + "/" + kManifestName, ec);
   return sync_folder(options_.models_dir);
 }
 

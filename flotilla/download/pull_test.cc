@@ -298,6 +298,22 @@ TEST_F(Pull, ReplacesAnOlderModelAtOnceAndKeepsWhatIsTheSame) {
   expect_whole();
 }
 
+TEST_F(Pull, AFolderThatAppearedMeanwhileIsNotTouched) {
+  options.on_progress = [&](std::uint64_t, std::uint64_t) {
+    fs::create_directories(dir + "/tiny");
+    std::ofstream(dir + "/tiny/mine") << "mine";
+  };
+  const auto pulled = pull(source, options);
+  ASSERT_FALSE(pulled.ok());
+  EXPECT_TRUE(fs::exists(dir + "/tiny/mine"));
+  fs::remove_all(dir + "/tiny");
+  options.on_progress = {};
+  const auto again = pull(source, options);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->fetched_bytes, 0u) << "all of it was kept";
+  expect_whole();
+}
+
 TEST_F(Pull, WhatAnotherManifestLeftIsKeptWhereItIsTheSame) {
   leave(2'000'000, server.page("/m/model.safetensors").etag);
   add("config.json", "{\"new\":1}");

@@ -197,6 +197,9 @@ Result<Source> find_source(const HubSource& from, const FetchOptions& options) {
     out.manifest.files.push_back(std::move(file));
   }
   if (!from.token.empty()) out.tokens.emplace_back(origin_of(hub), from.token);
+  const auto& listed = out.manifest.files;
+  if (std::all_of(listed.begin(), listed.end(), [](const auto& f) { return !f.sha256.empty(); }))
+    out.manifest.digest = digest_of(listed);
   FLOTILLA_TRY_STATUS(check(out.manifest));
   return out;
 }

@@ -75,6 +75,32 @@ TEST(Hub, OneCommitIsTakenPageByPage) {
   EXPECT_TRUE(check(source->manifest).ok());
 }
 
+TEST(Hub, AllFilesMayHaveSums) {
+  TestServer server;
+  const std::string api = "/api/models/org/tiny", config = R"({"model_type":"gemma4"})";
+  const auto listed = [](const std::string& path, const std::string& body) {
+    return R"({"type":"file","path":")" + path + R"(","size":)" + std::to_string(body.size()) +
+           R"(,"oid":"1","lfs":{"oid":")" + sum_of(body) + R"(","size":)" +
+           std::to_string(body.size()) + "}}";
+  };
+  server.put(api + "/revision/main", R"({"sha":"abc123"})");
+  server.put(api + "/tree/abc123",
+             "[" + listed("config.json", config) + "," + listed("model.safetensors", "w") + "]");
+  const auto source =
+      find_source(HubSource{.repo = "org/tiny", .hub = server.url(), .token = ""}, {});
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  EXPECT_EQ(source->manifest.digest, digest_of(source->manifest.files));
+}
+
+TEST(Hub, ATokenGoesToThisMachineAloneWithoutTls) {
+  for (const char* url :
+       {"http://localhost.example.invalid/x", "http://127.0.0.1.example.invalid/x"}) {
+    const auto got = fetch_text({.url = url, .token = "t"}, {}, 100);
+    ASSERT_FALSE(got.ok());
+    EXPECT_NE(got.error().message.find("without TLS"), std::string::npos) << url;
+  }
+}
+
 TEST(Hub, APageOfAnotherServerEndsIt) {
   TestServer server, other;
   server.put("/api/models/org/tiny/revision/main", R"({"sha":"abc"})");

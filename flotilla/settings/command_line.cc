@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,11 @@ std::string unknown_word(CLI::App& app, const std::string& word) {
 }
 
 }  // namespace
+
+void take_from_environment(CLI::Option& option, std::string& value, const char* name) {
+  option.description(option.get_description() + " (Env:" + name + ")");
+  if (const char* set = std::getenv(name); set != nullptr && *set != '\0') value = set;
+}
 
 CommandLineResult parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   try {

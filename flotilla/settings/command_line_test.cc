@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <vector>
 
 namespace flotilla::settings {
@@ -32,6 +33,23 @@ class CommandLineTest : public ::testing::Test {
   std::string listen_, model_;
   int calls_ = 0;
 };
+
+TEST_F(CommandLineTest, AFlagWinsOverTheEnvironmentWhereCommandsShareAVariable) {
+  ASSERT_EQ(::setenv("FLOTILLA_SHARED_OPTION", "environment", 1), 0);
+  for (const char* called : {"first", "last"}) {
+    CLI::App app{"test", "flotilla"};
+    std::string value;
+    for (const char* name : {"first", "last"}) {
+      take_from_environment(*app.add_subcommand(name, "")->add_option("--value", value, "it"),
+                            value, "FLOTILLA_SHARED_OPTION");
+    }
+    EXPECT_EQ(value, "environment");
+    const char* line[] = {"flotilla", called, "--value", "flag"};
+    EXPECT_FALSE(parse_command_line(app, 4, line).done);
+    EXPECT_EQ(value, "flag") << called;
+  }
+  ::unsetenv("FLOTILLA_SHARED_OPTION");
+}
 
 TEST_F(CommandLineTest, UnknownOptionsNameTheNearest) {
   EXPECT_NE(refused({"serve", "--lisen=1"})

@@ -21,8 +21,11 @@ constexpr std::size_t kMaxConfigBytes = 1u << 20;
 constexpr std::string_view kPrefix = "FLOTILLA_";
 constexpr std::string_view kConfigVariable = "FLOTILLA_CONFIG";
 // Read by other parts of the programs, not settings of any one command.
-constexpr std::string_view kReservedVariables[] = {kConfigVariable, "FLOTILLA_CACHE_DIR",
-                                                   "FLOTILLA_BIN", "FLOTILLA_E2E_SLOW"};
+constexpr std::string_view kReservedVariables[] = {
+    kConfigVariable, "FLOTILLA_CACHE_DIR", "FLOTILLA_BIN", "FLOTILLA_E2E_SLOW",
+    // Of other commands, which one shell may have exported.
+    "FLOTILLA_ADMIN_KEY", "FLOTILLA_API_KEY", "FLOTILLA_COORDINATOR_URL", "FLOTILLA_DATABASE",
+    "FLOTILLA_IDENTITY_FILE"};
 
 std::string with_separator(std::string_view name, char separator, bool upper) {
   std::string out;

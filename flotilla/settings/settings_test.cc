@@ -83,6 +83,7 @@ TEST_F(SettingsTest, VariablesOfOtherCommandsOfTheProgramAreNoMistake) {
   of_other_command.add("other.thing", &other, "");
   of_other_command.bind_flags(app);
   EXPECT_TRUE(load({}, "", {"FLOTILLA_OTHER_THING=1"}).ok());
+  EXPECT_TRUE(load({}, "", {"FLOTILLA_API_KEY=k", "FLOTILLA_COORDINATOR_URL=u"}).ok());
   EXPECT_FALSE(load({}, "", {"FLOTILLA_OTHER_THINK=1"}).ok());
 }
 TEST_F(SettingsTest, AConfigFileThatCannotBeReadIsAnError) {

@@ -123,6 +123,11 @@ int socket_of(soci::session& session) {
 
 void set_up_postgres(soci::session& session, const DatabaseOptions& options) {
   session << "SET client_min_messages = warning";
+  // Of a machine that is gone the server has to hear soon: it holds locks that another one waits
+  // for.
+  session << "SET tcp_keepalives_idle = 10";
+  session << "SET tcp_keepalives_interval = 5";
+  session << "SET tcp_keepalives_count = 3";
   session << "SET lock_timeout = " + std::to_string(options.busy_timeout_ms);
   session << "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
 }

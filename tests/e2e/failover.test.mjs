@@ -275,7 +275,7 @@ describe('the coordinator turns away', () => {
 
   it('a node that was not invited', async () => {
     const other = join(d.dir, 'other.sqlite');
-    const token = coordinatorCommand(d, ['nodes', 'invite', 'stranger', '--url', d.link, '--quiet', '--identity-file', `${d.database}.key`], other);
+    const token = coordinatorCommand(d, ['nodes', 'invite', 'stranger', '--url', d.link, '--quiet', '--identity-file', process.env.FLOTILLA_TEST_POSTGRES ? join(d.dir, 'identity.key') : `${d.database}.key`], other);
     await rejected(token, 'uninvited_node');
   });
 

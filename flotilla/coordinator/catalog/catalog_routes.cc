@@ -1,4 +1,5 @@
 #include "flotilla/coordinator/catalog/catalog_routes.h"
+#include "flotilla/base/model_files.h"
 
 #include <sys/stat.h>
 
@@ -48,6 +49,12 @@ Status check_on_disk(const CatalogEntry& entry) {
   for (const auto& file : entry.files) {
     struct stat info {};
     const std::string path = entry.source + "/" + file.path;
+    // A key of this interface is not to read what else is on the machine.
+    const std::string_view name = std::string_view(file.path).substr(file.path.rfind('/') + 1);
+    if (!is_model_file(name)) {
+      return Error{ErrorCode::kInvalidArgument, "'" + file.path + "' is no file of a model",
+                   "files"};
+    }
     if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
         static_cast<std::uint64_t>(info.st_size) != file.size) {
       return Error{ErrorCode::kInvalidArgument,
@@ -225,8 +232,9 @@ net::HttpResponse manifest(const CatalogView& view, const std::string& query) {
   download::Manifest out{(*entry)->model, (*entry)->version, (*entry)->digest, (*entry)->files};
   if ((*entry)->is_folder()) {
     for (auto& file : out.files)
-      file.url =
-          "/v1/catalog/file?digest=" + out.digest + "&path=" + download::escape_path(file.path);
+      file.url = "/v1/catalog/file?digest=" + out.digest +
+                 "&path=" + download::escape_path(file.path) +
+                 "&model=" + download::escape_path(out.model);
   }
   return serving::json_reply(200, download::render_manifest(out));
 }
@@ -236,8 +244,10 @@ void serve_file(const CatalogDesk& desk, const std::shared_ptr<net::HttpExchange
   const std::string& query = exchange->request().query;
   const auto digest = query_value(query, "digest"), path = query_value(query, "path");
   const Catalog::View view = desk.catalog.view();
-  const CatalogEntry* entry = digest ? view->by_digest(*digest) : nullptr;
-  if (entry != nullptr && path && entry->is_folder()) {
+  const auto model = query_value(query, "model");  // several may have the same files
+  const CatalogEntry* entry = nullptr;
+  if (digest) entry = model ? view->find(*model, *digest) : view->folder_of(*digest);
+  if (entry != nullptr && path && entry->is_folder() && entry->state != CatalogState::kRetired) {
     for (const auto& file : entry->files) {
       if (file.path != *path) continue;
       return desk.files.serve({entry->source + "/" + file.path, file.size, '"' + file.sha256 + '"'},

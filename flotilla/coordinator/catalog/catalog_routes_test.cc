@@ -119,6 +119,20 @@ TEST_P(CatalogRoutes, RefuseWhatDoesNotFitTogether) {
   EXPECT_EQ(call("POST", "/v1/admin/models/activate", R"({"model":"m","version":1})").first, 404u);
 }
 
+TEST_P(CatalogRoutes, OnlyFilesOfModelsCanBePublished) {
+  for (const char* name : {"fleet.sqlite", "identity.key", ".hidden/../x", ".secret.safetensors"}) {
+    bj::object body = order();
+    Sha256 sum;
+    sum.update("{}");
+    std::ofstream(std::string(body.at("source").as_string()) + "/" + name) << "{}";
+    const std::vector<download::ManifestFile> list{{name, 2, to_hex(sum.finish()), {}}};
+    body["digest"] = download::digest_of(list);
+    body["files"] = bj::array{bj::object{{"path", name}, {"size", 2}, {"sha256", list[0].sha256}}};
+    EXPECT_EQ(call("POST", "/v1/admin/models", bj::serialize(body)).first, 400u) << name;
+  }
+  EXPECT_TRUE(catalog.view()->entries().empty());
+}
+
 TEST_P(CatalogRoutes, TheManifestIsForWhoeverHasAKeyAndMaySayWhereFilesAre) {
   ASSERT_EQ(call("POST", "/v1/admin/models", bj::serialize(order())).first, 200u);
   const auto [status, body] = call("GET", "/v1/catalog/manifest", "", "model=m", user_key);

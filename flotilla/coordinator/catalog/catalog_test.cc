@@ -105,7 +105,7 @@ TEST_P(CatalogTable, RetiredModelsAreNotServedAndNotForgotten) {
   EXPECT_EQ(*retire_model(database, "m", 0, kStart), 2);
   EXPECT_EQ(*retire_model(database, "m", 0, kStart), 0);
   EXPECT_EQ(view()->allows("m").error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(view()->by_digest(entry_of("m", 'a').digest), nullptr);
+  EXPECT_EQ(view()->folder_of(entry_of("m", 'a').digest), nullptr);
   EXPECT_EQ(view()->entries().size(), 2u);
   EXPECT_FALSE(retire_model(database, "x", 0, kStart).ok());
   EXPECT_FALSE(retire_model(database, "m", 9, kStart).ok());

@@ -71,9 +71,10 @@ const CatalogEntry* CatalogView::active(const std::string& model) const {
   return nullptr;
 }
 
-const CatalogEntry* CatalogView::by_digest(const std::string& digest) const {
+const CatalogEntry* CatalogView::folder_of(const std::string& digest) const {
   for (const CatalogEntry& entry : entries_) {
-    if (entry.digest == digest && entry.state != CatalogState::kRetired) return &entry;
+    if (entry.digest == digest && entry.state != CatalogState::kRetired && entry.is_folder())
+      return &entry;
   }
   return nullptr;
 }

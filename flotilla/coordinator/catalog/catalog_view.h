@@ -65,8 +65,9 @@ class CatalogView {
   // The version with these files; of a retired one too. nullptr: none.
   const CatalogEntry* find(const std::string& model, const std::string& digest) const;
   const CatalogEntry* active(const std::string& model) const;
-  // The version with this digest that is not retired, of whatever model.
-  const CatalogEntry* by_digest(const std::string& digest) const;
+  // The version with this digest that is not retired and whose files are on this machine, of
+  // whatever model.
+  const CatalogEntry* folder_of(const std::string& digest) const;
   const CatalogEntry* version(const std::string& model, std::int64_t version) const;
 
   const std::vector<CatalogEntry>& entries() const { return entries_; }  // by model, version

@@ -397,6 +397,21 @@ TEST_F(MoneyFleet, WhatIsHeldBoundsTheAnswerOnEveryNode) {
   EXPECT_EQ(till.ended[0].tokens, (TokenCounts{5, 0, 3}));
 }
 
+// A node of the payer's own that bounds nothing would make the rest of the answer, on another node,
+// cost next to nothing.
+TEST_F(MoneyFleet, ALeaseWithoutABoundIsTheNodesFault) {
+  protocol::Register mine;
+  mine.models = {offer("m", 4)};
+  mine.models[0].context_length = 0;
+  const auto own = join("own", mine);
+  till.own_node = own->id;
+  const auto client = ask_paid();
+  lease(*own);
+  EXPECT_EQ(num_starts(*own), 0u);
+  EXPECT_TRUE(till.asked.empty());
+  EXPECT_EQ(own->all<protocol::Cancel>().size(), 1u);
+}
+
 // The second node has to compute what the first one had in its cache.
 TEST_F(MoneyFleet, ALostStreamPaysForItsPromptAsIfNothingHadHappened) {
   const auto first = join("a");

@@ -32,7 +32,8 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
   ProviderRecord& provider = *job.provider;
   const protocol::ModelOffer& offer = provider.slots.at(request.model).offer;
   const bool same = !job.prompt_digest.empty() && lease.prompt_digest == job.prompt_digest &&
-                    !job.model_digest.empty() && offer.model_digest == job.model_digest;
+                    lease.prompt_tokens == job.prompt_tokens && !job.model_digest.empty() &&
+                    offer.model_digest == job.model_digest;
   if (job.begun() && !same) {
     log::warn("continuation_refused", {{"request", request.name},
                                        {"job", protocol::to_hex(job.id)},
@@ -59,6 +60,13 @@ bool Dispatcher::begin_attempt(Job& job, const protocol::Lease& lease) {
       job.max_output = lease.granted_tokens > 0        ? lease.granted_tokens
                        : context > lease.prompt_tokens ? context - lease.prompt_tokens
                                                        : 0;
+      // Without a bound nothing could be held for it, whichever node goes on with it later.
+      if (job.max_output == 0 && till_ != nullptr && !request.is_free &&
+          till_->must_hold(request.model, request.account, ProviderId{})) {
+        attempt_failed(job, End::kCancel, "failed",
+                       {ErrorCode::kInternal, "the node's lease bounds no answer"}, Blame::kNode);
+        return false;
+      }
     }
   }
   if (wait_for_money(job, lease)) return true;

@@ -108,7 +108,7 @@ void ProviderRegistry::reindex(ProviderRecord& provider, const std::string& mode
   const bool able = slot.listed && slot.offer.loaded && slot.load.healthy && !slot.stuck &&
                     !provider.draining && !provider.silent;
   const bool shunned = provider.cooling() && provider.shunned;
-  slot.sound = able && !shunned;
+  slot.sound = able && !shunned && slot.serves();
   if (slot.sound) ++index.num_sound;
   if (!able || slot.num_attempts >= slot.offer.max_concurrent ||
       slot.busy_until != Clock::Instant{}) {
