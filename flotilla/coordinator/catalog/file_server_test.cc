@@ -60,8 +60,13 @@ class Files : public ::testing::Test {
     for (std::size_t i = 0; i < 1'000'003; ++i) content += static_cast<char>('a' + i % 26);
     std::ofstream(path, std::ios::binary) << content;
   }
-  ~Files() override { std::remove(path.c_str()); }
+  ~Files() override {
+    std::remove(path.c_str());
+    // A connection lets go of its callbacks when the answer is over.
+    for (const auto& reader : readers) reader->drained = nullptr;
+  }
   net::HttpResponse ask(const std::shared_ptr<SlowReader>& reader, std::uint64_t size) {
+    readers.push_back(reader);
     net::HttpResponse out;
     const auto take = [&](net::HttpResponse response) { out = std::move(response); };
     server.serve({path, size, "\"sum\""}, reader, take, take);
@@ -69,6 +74,7 @@ class Files : public ::testing::Test {
   }
   const std::string path = ::testing::TempDir() + "/flotilla served " + std::to_string(::getpid());
   std::string content;
+  std::vector<std::shared_ptr<SlowReader>> readers;
   FileServer server;
 };
 
