@@ -39,7 +39,7 @@ class CatalogRoutes : public Books {
                                       const std::string& key = kAdminKey) {
     for (const serving::ExtraRoute& route : routes) {
       if (route.method != method || !serving::path_matches(route.path, path)) continue;
-      net::HttpRequest request{.method = method, .path = path, .query = query};
+      net::HttpRequest request{.method = method, .path = path, .query = query, .peer = {}};
       request.body = body;
       request.headers.add("Authorization", "Bearer " + key);
       if (!route.admit(request).ok()) return {401, nullptr};

@@ -44,7 +44,7 @@ class SlowReader final : public net::HttpExchange {
     return changed.wait_for(lock, std::chrono::seconds(20), condition);
   }
 
-  net::HttpRequest asked{.method = "GET", .path = "/", .query = {}};
+  net::HttpRequest asked{.method = "GET", .path = "/", .query = {}, .peer = {}};
   std::function<void()> drained;
   std::mutex mutex;
   std::condition_variable changed;
