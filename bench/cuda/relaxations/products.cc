@@ -114,7 +114,7 @@ void Products::launch(const Call& call) {
   params.part = {.units = block * groups,
                  .groups = groups,
                  .procs = call.procs == 0 ? usual_procs(shape) : call.procs};
-  if (call.library) {
+  if (call.as_shipped) {
     check(device::linear_packed(x(), shape.k, params, {partials_.as<float>(), totals_.as<float>()},
                                 multiprocessors_, stream_));
     return;

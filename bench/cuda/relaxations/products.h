@@ -55,8 +55,8 @@ class Products {
 
   struct Call {
     int shape = 0, set = 0, m = 1;
-    int procs = 0;  // 0: as the library cuts
-    bool library = true;
+    int procs = 0;                     // 0: as the library cuts
+    bool as_shipped = true;            // the kernels of the programs
     Pieces pieces = Pieces::kInOrder;  // else
     bool y_is_f32 = false;
   };

@@ -52,7 +52,7 @@ class Relaxations {
       };
       Call call{.shape = s, .m = m, .y_is_f32 = true};
       const std::vector<float> ours = result(call);
-      call.library = false;
+      call.as_shipped = false;
       for (const Pieces pieces : {Pieces::kInOrder, Pieces::kAtomics, Pieces::kLastArriver}) {
         call.pieces = pieces;
         double difference = 0, norm = 0;
@@ -105,11 +105,11 @@ class Relaxations {
 
   void single(int m, int s) {
     double ours = time_single({.shape = s, .m = m});
-    const double form = time_single({.shape = s, .m = m, .library = false});
+    const double form = time_single({.shape = s, .m = m, .as_shipped = false});
     const double atomics = time_single(
-        {.shape = s, .m = m, .library = false, .pieces = Pieces::kAtomics, .y_is_f32 = true});
+        {.shape = s, .m = m, .as_shipped = false, .pieces = Pieces::kAtomics, .y_is_f32 = true});
     const double last =
-        time_single({.shape = s, .m = m, .library = false, .pieces = Pieces::kLastArriver});
+        time_single({.shape = s, .m = m, .as_shipped = false, .pieces = Pieces::kLastArriver});
     double best = ours;
     int procs = 0;
     for (const int candidate : partitions(s)) {
@@ -139,9 +139,9 @@ class Relaxations {
       products_.launch(call);
     };
     const Call usual{.m = m};
-    const Call form{.m = m, .library = false};
-    const Call atomics{.m = m, .library = false, .pieces = Pieces::kAtomics, .y_is_f32 = true};
-    const Call last{.m = m, .library = false, .pieces = Pieces::kLastArriver};
+    const Call form{.m = m, .as_shipped = false};
+    const Call atomics{.m = m, .as_shipped = false, .pieces = Pieces::kAtomics, .y_is_f32 = true};
+    const Call last{.m = m, .as_shipped = false, .pieces = Pieces::kLastArriver};
     double times[5] = {1e9, 1e9, 1e9, 1e9, 1e9};
     for (int round = 0; round < 3; ++round) {  // in turns: the card's clock wanders
       const auto better = [&](int i, const Call& call, bool choose) {
